@@ -17,6 +17,7 @@ Behavior = Literal[
     "stream",
     "memory",
     "memory after a restart",
+    "memory beside a question",
     "pause",
     "wrong answer",
     "answer after a restart",
@@ -71,8 +72,8 @@ class Question:
     text: str = "How many days?"
     wrong: str = "many"
     again: str = "How many days? Please answer with a whole number."
-    answer: object = "3"
-    result: object = "Well. 3 days."
+    answer: str = "3"
+    result: str = "Well. 3 days."
 
 
 @dataclass(frozen=True, kw_only=True)

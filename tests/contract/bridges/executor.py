@@ -131,6 +131,7 @@ BRIDGES = [
         lacks={
             "memory": OWN_MEMORY,
             "memory after a restart": OWN_MEMORY,
+            "memory beside a question": OWN_MEMORY,
             "run again": "an executor may have had effects: there is no option to run it twice",
         },
     )

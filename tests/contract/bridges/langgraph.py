@@ -111,6 +111,7 @@ BRIDGES = [
         question=QUESTION,
         lacks={
             **LACKS,
+            "memory beside a question": "a run saves the messages that it knew when it asked",
             "answer after a restart": "without a checkpointer the question is lost: test_langgraph_interrupts.py",
         },
     ),
@@ -120,6 +121,7 @@ BRIDGES = [
         question=QUESTION,
         lacks={
             **LACKS,
+            "memory beside a question": "another message moves the thread on: test_langgraph_interrupts.py",
             "undisturbed question": "another message moves the thread on: test_langgraph_interrupts.py",
         },
     ),

@@ -27,6 +27,7 @@ BRIDGES = [
             "stream": "the result of a tool comes as a whole",
             "memory": NO_CONVERSATION,
             "memory after a restart": NO_CONVERSATION,
+            "memory beside a question": NO_CONVERSATION,
             "hidden error": "the text of a tool's error is meant for whoever calls it",
             "exit": "the server is a process of its own",
             "file in": "a tool takes JSON: mcp_tools/test_choice.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 
-from contract.bridges.bridge import TRIP, Bridge, Place
+from contract.bridges.bridge import TRIP, Behavior, Bridge, Place
 from contract.bridges.model import APPROVAL, LACKS, Prompt, ToolCall, pay, plain_tools, speak
 from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
@@ -69,4 +69,9 @@ def make(place: Place) -> Agent:
     return Agent.from_pydantic_ai(agent, deps=caller)
 
 
-BRIDGES = [Bridge(name="pydantic ai", make=make, question=APPROVAL, lacks=LACKS)]
+OWN_LACKS: dict[Behavior, str] = {
+    **LACKS,
+    "memory beside a question": "a run saves the messages that it knew when it asked",
+}
+
+BRIDGES = [Bridge(name="pydantic ai", make=make, question=APPROVAL, lacks=OWN_LACKS)]

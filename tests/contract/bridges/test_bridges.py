@@ -84,6 +84,7 @@ def test_a_gap_names_a_row_of_the_contract_and_its_reason() -> None:
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("S2-2", "S2-26", "S2-31", "S2-50", "S2-52")
 @row("stream")
 async def test_text_arrives_in_one_artifact_while_the_work_goes_on(
     bridge: Bridge, serve: Serve, checkpoints: Checkpoints
@@ -91,7 +92,10 @@ async def test_text_arrives_in_one_artifact_while_the_work_goes_on(
     async with serve(bridge) as client:
         stream = client.stream("tell")
         updates: list[ArtifactUpdate] = []
+        states: list[State] = []
         async for event in stream:
+            if isinstance(event.raw, StatusUpdate):
+                states.append(event.raw.status.state)
             if isinstance(event.raw, ArtifactUpdate):
                 updates.append(event.raw)
                 if len(updates) == 1:
@@ -99,6 +103,7 @@ async def test_text_arrives_in_one_artifact_while_the_work_goes_on(
         assert [update.artifact.text for update in updates if update.artifact.text] == ["one ", "two"]
         assert [update.last_chunk for update in updates] == [*[False] * (len(updates) - 1), True]
         assert len({update.artifact.artifact_id for update in updates}) == 1
+        assert states == [State.WORKING, State.COMPLETED]
         task = await client.get_task(stream.task)
     assert (task.state, task.text, len(task.artifacts)) == (State.COMPLETED, "one two", 1)
 
@@ -196,11 +201,15 @@ async def test_a_conversation_is_remembered_after_a_restart(bridge: Bridge, serv
 
 async def answered(client: Client, bridge: Bridge, task: Task) -> Task:
     """The task after the right answer to its question."""
-    answer = bridge.question.answer
-    given = {} if isinstance(answer, str) else {"data": answer}
-    task = await task_of(client, answer if isinstance(answer, str) else None, task=task, **given)
-    assert (task.state, task.text or task.data) == (State.COMPLETED, bridge.question.result)
+    task = await task_of(client, bridge.question.answer, task=task)
+    assert (task.state, task.text, len(task.artifacts)) == (State.COMPLETED, bridge.question.result, 1)
     return task
+
+
+async def refused(client: Client, bridge: Bridge, task: Task) -> None:
+    """Answer what the question does not take, which is asked again."""
+    again = await task_of(client, bridge.question.wrong, task=task)
+    assert (again.id, again.state, again.question) == (task.id, State.INPUT_REQUIRED, bridge.question.again)
 
 
 @row("pause")
@@ -208,8 +217,14 @@ async def test_a_question_pauses_the_task_and_its_answer_completes_it(bridge: Br
     async with serve(bridge) as client:
         asked = await task_of(client, "ask")
         assert (asked.state, asked.question) == (State.INPUT_REQUIRED, bridge.question.text)
-        done = await answered(client, bridge, asked)
-    assert (done.id, len(done.artifacts)) == (asked.id, 1)
+        stream = client.stream(bridge.question.answer, task=asked)
+        texts = [event.text async for event in stream if isinstance(event.raw, ArtifactUpdate)]
+        # What was there before the question is not sent again.
+        before = "".join(artifact.text for artifact in asked.artifacts)
+        assert before + "".join(texts) == bridge.question.result
+        done = await client.get_task(stream.task)
+    assert (done.id, done.state, done.text) == (asked.id, State.COMPLETED, bridge.question.result)
+    assert len(done.artifacts) == 1
     assert [message.text for message in done.history] == ["ask", bridge.question.text, bridge.question.answer]
 
 
@@ -226,9 +241,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(bridge: Bridge, se
     async with serve(bridge) as client:
         asked = await task_of(client, "ask")
         for _ in range(2):
-            again = await task_of(client, bridge.question.wrong, task=asked)
-            assert (again.id, again.state) == (asked.id, State.INPUT_REQUIRED)
-            assert again.question == bridge.question.again
+            await refused(client, bridge, asked)
         await answered(client, bridge, asked)
 
 
@@ -238,10 +251,11 @@ async def test_a_question_is_answered_after_a_restart(bridge: Bridge, serve: Ser
         asked = await task_of(client, "ask")
     async with serve(bridge) as client:
         assert await client.get_task(asked) == asked
+        await refused(client, bridge, asked)
+    async with serve(bridge) as client:
         done = await answered(client, bridge, asked)
     async with serve(bridge) as client:
         assert await client.get_task(done) == done
-    assert len(done.artifacts) == 1
 
 
 @row("undisturbed question")
@@ -251,6 +265,16 @@ async def test_another_message_of_the_conversation_does_not_disturb_a_question(b
         assert (await task_of(client, "who", context="c")).state is State.COMPLETED
         assert (await client.get_task(asked)).state is State.INPUT_REQUIRED
         await answered(client, bridge, asked)
+
+
+@row("memory beside a question")
+async def test_messages_beside_an_open_question_are_remembered(bridge: Bridge, serve: Serve) -> None:
+    async with serve(bridge) as client:
+        asked = await task_of(client, "ask", context="c")
+        await client.send("remember one", context="c")
+        await answered(client, bridge, asked)
+        later = await task_of(client, "remember two", context="c")
+    assert json.loads(later.text) == ["remember one", "remember two"]
 
 
 @row("login")

@@ -68,12 +68,6 @@ async def once(agent: Agent, store: Path, text: str, task: Task | None = None) -
         await connection.close()
 
 
-async def test_a_question_outlives_the_server(tmp_path: Path) -> None:
-    asked = await once(agent_of(Scripted(ask_once)), tmp_path / "tasks.db", "Porto")
-    answer = await once(agent_of(Scripted(ask_once)), tmp_path / "tasks.db", "3", asked)
-    assert answer.text == "Porto, 3 days"
-
-
 async def test_a_question_of_the_function_that_was_there_before_can_be_answered(tmp_path: Path) -> None:
     before = Agent("x")
 

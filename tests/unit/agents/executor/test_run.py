@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import sys
 from types import SimpleNamespace
 
 import pytest
 from executor_scripted import Said, Scripted, agent_of, answer_of, begin, connected
-from opentelemetry import trace as otel
-from otlp_collector import collected_spans
 
 from dragoman import Client, State, Task
 from dragoman.agents.executor.plain import PlainContext
@@ -122,16 +119,6 @@ async def test_a_run_that_says_nothing_of_its_end_has_completed() -> None:
     assert (task.state, task.text) == (State.COMPLETED, "done")
 
 
-async def test_what_it_raises_is_not_shown_to_callers(caplog: pytest.LogCaptureFixture) -> None:
-    async def execute(context: PlainContext, said: Said) -> None:
-        raise ValueError("the password is swordfish")
-
-    task = await answer_of(execute)
-    assert task.state is State.FAILED
-    assert "swordfish" not in repr(task)
-    assert "reference" in (task.error or "")
-
-
 async def test_an_executor_that_enqueues_what_is_no_event_fails_with_its_name_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -194,20 +181,6 @@ async def test_what_it_raises_right_after_the_end_is_in_the_log_and_changes_noth
     assert "never retrieved" not in caplog.text
 
 
-async def test_an_executor_that_ends_the_program_ends_only_its_task(caplog: pytest.LogCaptureFixture) -> None:
-    async def execute(context: PlainContext, said: Said) -> None:
-        if context.get_user_input() == "exit":
-            sys.exit(3)
-        await said.status("completed", "still here")
-
-    async with Client(agent_of(Scripted(execute))) as client:
-        task = await client.send("exit")
-        assert isinstance(task, Task)
-        assert task.state is State.FAILED
-        assert (await client.send("hi")).text == "still here"
-    assert "SystemExit(3)" in caplog.text
-
-
 async def test_an_agent_that_is_closed_stops_those_that_still_tidy_up() -> None:
     async def execute(context: PlainContext, said: Said) -> None:
         await said.status("completed")
@@ -248,23 +221,6 @@ async def test_a_piece_that_continues_nothing_begins_its_artifact() -> None:
         await said.artifact("a", {"text": "two"}, append=True)
 
     assert (await answer_of(execute)).text == "one two"
-
-
-async def test_each_piece_is_there_before_the_next_is_made() -> None:
-    go_on = asyncio.Event()
-
-    async def execute(context: PlainContext, said: Said) -> None:
-        await said.artifact("a", {"text": "one "})
-        await go_on.wait()
-        await said.artifact("a", {"text": "two"}, append=True)
-
-    async with Client(agent_of(Scripted(execute))) as client:
-        seen = ""
-        async for event in client.stream("hi"):
-            seen += event.text
-            if seen == "one ":
-                go_on.set()
-    assert seen == "one two"
 
 
 async def test_what_it_says_while_it_works_is_progress() -> None:
@@ -372,13 +328,3 @@ async def test_a_whole_task_says_its_artifacts_and_its_state() -> None:
 
     task = await answer_of(execute)
     assert (task.state, task.text) == (State.COMPLETED, "all of it")
-
-
-async def test_what_it_does_is_below_the_run_in_a_trace() -> None:
-    async def execute(context: PlainContext, said: Said) -> None:
-        with otel.get_tracer("test").start_as_current_span("in the executor"):
-            await said.status("completed", "done")
-
-    with collected_spans() as spans:
-        assert (await answer_of(execute)).text == "done"
-        assert [name.split()[0] for name in spans.path("in the executor")][-2:] == ["invoke_agent", "in"]

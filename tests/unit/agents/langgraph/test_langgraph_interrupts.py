@@ -47,18 +47,6 @@ def _graph(node: Any, **options: Any) -> Any:
     return builder.compile(**options)
 
 
-@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["none", "memory"])
-async def test_an_interrupt_is_a_question_and_a_text_its_answer(start: Any, checkpointer: Any) -> None:
-    graph = _graph(_asking("How many days?"), checkpointer=checkpointer)
-    engine = await start(_served(graph))
-    task = await engine.send("go")
-    assert (task.state, task.question, task.text) == (State.INPUT_REQUIRED, "How many days?", "Well.")
-    assert len(task.status.message.parts) == 1
-    task = await engine.send("3", task=task)
-    assert (task.state, task.text) == (State.COMPLETED, "Well.\n\nYou said '3'.")
-    assert len(task.artifacts) == 1
-
-
 async def test_data_is_an_answer_too(start: Any) -> None:
     engine = await start(_served(_graph(_asking({"question": "Where?", "choices": ["Porto"]}))))
     task = await engine.send("go")
@@ -134,14 +122,6 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(start: Any) -> Non
     assert task.text == "Well.\n\nYou said Trip(days=3)."
 
 
-async def test_a_yes_or_no_that_the_graph_wants_is_read_from_text(start: Any) -> None:
-    engine = await start(_served(_graph(_asking("Sure?", response_schema={"type": "boolean"}))))
-    task = await engine.send("go")
-    task = await engine.send("perhaps", task=task)
-    assert task.question == "Sure? Please answer yes or no."
-    assert (await engine.send("no", task=task)).text == "Well.\n\nYou said False."
-
-
 REQUEST = {
     "action_requests": [{"name": "pay", "args": {"amount": 3}, "description": "Tool execution requires approval"}],
     "review_configs": [{"action_name": "pay", "allowed_decisions": ["approve", "edit", "reject"]}],
@@ -198,15 +178,6 @@ async def test_a_breakpoint_asks_whether_to_go_on(start: Any, answer: str, state
 
 
 # -- what is lost, and what is not -------------------------------------------------------------------------------------
-
-
-async def test_a_question_is_answered_after_a_restart_when_the_checkpointer_lasts(start: Any, tmp_path: Path) -> None:
-    saver = InMemorySaver()
-    engine = await start(_served(_graph(_asking("Sure?"), checkpointer=saver)), store=SqliteStore(tmp_path / "t.db"))
-    task = await engine.send("go")
-    await engine.connection.close()
-    engine = await start(_served(_graph(_asking("Sure?"), checkpointer=saver)), store=SqliteStore(tmp_path / "t.db"))
-    assert (await engine.send("yes", task=task)).text == "Well.\n\nYou said 'yes'."
 
 
 async def test_without_a_checkpointer_a_restart_loses_the_question_and_says_so(start: Any, tmp_path: Path) -> None:

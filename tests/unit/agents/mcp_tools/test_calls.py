@@ -143,21 +143,6 @@ async def test_a_tool_may_go_on_in_another_round_but_not_for_ever(start: Start, 
     assert task.error == "`think` asks for what only a language model could give"
 
 
-async def test_after_a_restart_a_tool_runs_again_only_if_it_says_that_it_may(
-    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until
-) -> None:
-    begun = tmp_path / "begun"
-    first = await start(Agent.from_mcp(handshake()), store=SqliteStore(tmp_path / "t.db"))
-    tasks = [await first.send(None, parts=(tool_part(tool),), wait=False) for tool in ("held", "wait")]
-    await until(lambda: begun.exists() and len(begun.read_text().splitlines()) == 2)
-    await first.connection.close()
-    second = await start(Agent.from_mcp(handshake()), store=SqliteStore(tmp_path / "t.db"))
-    await until(lambda: len(begun.read_text().splitlines()) == 3)
-    await second.send(None, parts=(tool_part("let_go"),))
-    assert (await second.until_state(tasks[0], State.COMPLETED)).text == "held"
-    assert "interrupted by a restart" in (await second.get(tasks[1])).error
-
-
 async def test_a_tool_that_was_chosen_by_an_answer_is_not_run_again_either(
     start: Start, handshake: Command, tmp_path: Path, until: Until
 ) -> None:
