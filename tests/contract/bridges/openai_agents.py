@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import agents as sdk
-from agents.testing import assistant_message, function_call
 from contract.bridges.bridge import TRIP, Behavior, Bridge, Place
 from contract.bridges.model import APPROVAL, LACKS, Prompt, ToolCall, pay, plain_tools, speak
-from openai.types.responses import (
-    Response,
-    ResponseCompletedEvent,
-    ResponseOutputItemAddedEvent,
-    ResponseTextDeltaEvent,
-)
 from pydantic import BaseModel
+from unit.agents.openai_agents.scripted_model import ScriptedStream
 
 from dragoman import Agent, Context
 
@@ -45,62 +38,6 @@ def prompt_of(items: list[dict[str, Any]]) -> Prompt:
     return prompt
 
 
-class ScriptedModel(sdk.Model):
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    async def get_response(self, *args: Any, **options: Any) -> sdk.ModelResponse:
-        raise NotImplementedError("agents are streamed")
-
-    async def stream_response(self, system: Any, input: Any, *args: Any, **options: Any) -> AsyncIterator[Any]:
-        prompt = prompt_of([{"role": "user", "content": input}] if isinstance(input, str) else input)
-        items: list[Any] = []
-        text = ""
-        async for piece in self._speak(prompt, system):
-            if isinstance(piece, ToolCall):
-                items += [assistant_message(text)] if text else []
-                items.append(function_call(piece.tool, piece.arguments, call_id=f"call {len(input)}"))
-                text = ""
-                continue
-            if not text:
-                yield ResponseOutputItemAddedEvent(
-                    item=assistant_message(""),
-                    output_index=len(items),
-                    sequence_number=0,
-                    type="response.output_item.added",
-                )
-            text += piece
-            yield ResponseTextDeltaEvent(
-                content_index=0,
-                delta=piece,
-                item_id="message",
-                logprobs=[],
-                output_index=len(items),
-                sequence_number=0,
-                type="response.output_text.delta",
-            )
-        response = Response(
-            id="response",
-            created_at=time.time(),
-            model="scripted",
-            object="response",
-            output=[*items, *([assistant_message(text)] if text else [])],
-            tool_choice="auto",
-            tools=[],
-            parallel_tool_calls=False,
-        )
-        yield ResponseCompletedEvent(response=response, sequence_number=0, type="response.completed")
-
-    async def _speak(self, prompt: Prompt, instructions: str | None) -> AsyncIterator[str | ToolCall]:
-        if instructions == "plan":
-            yield json.dumps(TRIP)
-        elif prompt.order == "plan":
-            yield ToolCall("transfer_to_planner", {})
-        else:
-            async for piece in speak(prompt, self._port):
-                yield piece
-
-
 def caller(ctx: Context) -> str:
     return ctx.user.id if ctx.user else "nobody"
 
@@ -111,15 +48,25 @@ async def who(ctx: sdk.RunContextWrapper[str]) -> str:
 
 
 def make(place: Place, *, in_sessions: bool = False) -> Agent:
-    model = ScriptedModel(place.port)
+    async def talk(items: list[dict[str, Any]]) -> AsyncIterator[str | tuple[str, dict[str, int], str]]:
+        prompt = prompt_of(items)
+        if prompt.order == "plan":
+            yield ("transfer_to_planner", {}, "handoff")
+            return
+        async for piece in speak(prompt, place.port):
+            yield (piece.tool, piece.arguments, f"call {len(items)}") if isinstance(piece, ToolCall) else piece
+
+    async def plan(items: list[dict[str, Any]]) -> AsyncIterator[str]:
+        yield json.dumps(TRIP)
+
     tool = partial(sdk.function_tool, failure_error_function=None)
     tools: list[sdk.Tool] = [
         *(tool(each) for each in plain_tools(place.port)),
         sdk.function_tool(pay, needs_approval=True),
         who,
     ]
-    planner = sdk.Agent[Any](name="planner", model=model, instructions="plan", output_type=Trip)
-    agent = sdk.Agent[Any](name="worker", model=model, tools=tools, handoffs=[planner])
+    planner = sdk.Agent[Any](name="planner", model=ScriptedStream(plan), output_type=Trip)
+    agent = sdk.Agent[Any](name="worker", model=ScriptedStream(talk), tools=tools, handoffs=[planner])
     session = partial(sdk.SQLiteSession, db_path=place.folder / "sessions.db") if in_sessions else None
     return Agent.from_openai(agent, context=caller, session=session)
 

@@ -90,19 +90,6 @@ async def task_of(*said: Event, folder: Path | None = None, text: str = "go", **
 # -- what it says ------------------------------------------------------------------------------------------------------
 
 
-async def test_text_is_streamed_as_it_comes() -> None:
-    manager = Manager(events.text("one "))
-    pieces: list[str] = []
-    async with Client(agent_of(manager)) as client:
-        stream = client.stream("go")
-        async for event in stream:
-            if event.text:
-                pieces.append(event.text)
-                manager.say_of(manager.sessions[0], events.text("two") if len(pieces) == 1 else EXITED)
-    assert pieces == ["one ", "two"]
-    assert stream.task.text == "one two"
-
-
 @pytest.mark.requirement("S3-43")
 @pytest.mark.parametrize(
     "content",
@@ -147,18 +134,6 @@ async def test_the_content_of_an_agent_s_message_may_be_in_the_event_itself() ->
 async def test_an_event_that_says_nothing_is_passed_over(event: Event) -> None:
     task = await task_of(event, EXITED)
     assert (task.state, task.artifacts) == (State.COMPLETED, ())
-
-
-async def test_what_the_program_does_is_progress(start: Any) -> None:
-    engine = await start(agent_of(Manager(events.thinking("hm"), events.tool_status("Reading a.txt"), EXITED)))
-    task = await engine.send("go")
-    said = [
-        event.status.message.text
-        for event in await engine.journal(task)
-        if hasattr(event, "status") and event.status.message
-    ]
-    assert said == ["hm", "Reading a.txt"]
-    assert task.state is State.COMPLETED
 
 
 @pytest.mark.parametrize(
