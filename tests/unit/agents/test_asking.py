@@ -261,8 +261,8 @@ async def test_progress_and_artifacts_before_the_answer_are_not_repeated(start: 
     ended = await engine.send("3", task=task)
     assert [artifact.name for artifact in ended.artifacts] == ["before", "after"]
     journal = await engine.journal(task)
-    told = [event.status.message.text for event in journal if hasattr(event, "status") and event.status.message]
-    assert told == ["looking", "?", "booking"]
+    notes = [event.status.message.text for event in journal if hasattr(event, "status") and event.status.message]
+    assert notes == ["looking", "?", "booking"]
 
 
 async def test_each_run_sees_the_state_as_the_first_run_saw_it_and_the_last_one_saves_it(start: Any) -> None:
@@ -427,16 +427,16 @@ async def test_messages_taken_before_the_question_are_heard_again_by_the_re_run(
 
     @agent.skill
     async def listen(ctx: Context) -> str:
-        heard = []
+        received = []
         async for message in ctx.messages():
-            heard.append(message.text)
-            if len(heard) == 2:
+            received.append(message.text)
+            if len(received) == 2:
                 break
         answer = await ctx.ask("?")
         async for message in ctx.messages():
-            heard.append(message.text)
+            received.append(message.text)
             break
-        return f"{heard} {answer}"
+        return f"{received} {answer}"
 
     engine = await start(agent)
     task = await engine.send("go", wait=False)

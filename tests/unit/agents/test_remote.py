@@ -40,7 +40,7 @@ class Behind:
 
     def __init__(self) -> None:
         self.agent = Agent("behind", description="Does the work", version="7.0")
-        self.heard: list[Message] = []
+        self.received: list[Message] = []
         self.contexts: list[str] = []
         self.began = threading.Event()
         self.ended: list[str] = []
@@ -66,7 +66,7 @@ class Behind:
 
     async def words(self, ctx: Context, text: str = "") -> Any:
         """Say every word by itself."""
-        self.heard.append(ctx.message)
+        self.received.append(ctx.message)
         for word in text.split():
             yield f"{word} "
             await asyncio.sleep(0)
@@ -117,7 +117,7 @@ class Behind:
 
     async def wait(self, ctx: Context) -> Any:
         """Say something, and the rest when the test says so."""
-        self.heard.append(ctx.message)
+        self.received.append(ctx.message)
         try:
             yield "begun "
             self.began.set()
@@ -131,7 +131,7 @@ class Behind:
     async def listen(self, ctx: Context) -> Any:
         self.began.set()
         async for message in ctx.messages():
-            self.heard.append(message)
+            self.received.append(message)
             yield f"{message.text} "
             if message.text == "enough":
                 return
@@ -298,15 +298,15 @@ async def test_words_for_a_task_at_work_are_passed_on(
             await client.send(text, task=task, wait=False)
         ended = await client.wait(task)
         assert ended.text == "one two enough "
-        assert [message.text for message in behind.heard] == ["one", "two", "enough"]
+        assert [message.text for message in behind.received] == ["one", "two", "enough"]
 
 
 async def test_metadata_is_passed_on_and_nothing_else_of_a_message(behind: Behind, address: str) -> None:
     async with in_front(address, protocol="1.0") as client:
         await client.send("hi", metadata={"k": 1}, message_id="m-1")
-        [heard] = behind.heard
-        assert heard.metadata == {"k": 1}
-        assert heard.message_id != "m-1"
+        [received] = behind.received
+        assert received.metadata == {"k": 1}
+        assert received.message_id != "m-1"
 
 
 async def test_callers_who_use_the_same_message_id_do_not_get_each_others_answers(address: str) -> None:

@@ -44,8 +44,8 @@ async def test_an_error_code_without_a_message_fails_the_task() -> None:
 
 
 async def test_an_error_that_the_agent_gets_over_is_none() -> None:
-    said = [event(error_code="BUSY", error_message="try later"), event("done")]
-    _, task = await streamed(served(Says(name="own", events=said)))
+    own_events = [event(error_code="BUSY", error_message="try later"), event("done")]
+    _, task = await streamed(served(Says(name="own", events=own_events)))
     assert (task.state, task.text) == (State.COMPLETED, "done")
 
 

@@ -111,12 +111,12 @@ async def test_tool_calls_thoughts_and_code_are_nobody_elses_business() -> None:
 async def test_tool_calls_can_be_shown_beside_the_answer_and_whole_numbers_stay_whole() -> None:
     turns = [parts(call("add", a=2, b=3))], [parts(CODE, RAN, "five")]
     _, task = await streamed(served(llm(*turns, tools=[add]), show_tools=True))
-    told = [artifact for artifact in task.artifacts if artifact.name == "tool"]
-    kinds = [artifact.parts[0].metadata["adk_type"] for artifact in told]
+    shown = [artifact for artifact in task.artifacts if artifact.name == "tool"]
+    kinds = [artifact.parts[0].metadata["adk_type"] for artifact in shown]
     assert kinds == ["function_call", "function_response", "executable_code", "code_execution_result"]
-    assert told[0].parts[0].data["args"] == {"a": 2, "b": 3}
-    assert type(told[0].parts[0].data["args"]["a"]) is int
-    assert told[0].metadata == {"adk_author": "helper"}
+    assert shown[0].parts[0].data["args"] == {"a": 2, "b": 3}
+    assert type(shown[0].parts[0].data["args"]["a"]) is int
+    assert shown[0].metadata == {"adk_author": "helper"}
     assert [artifact.text for artifact in task.artifacts if artifact.name != "tool"] == ["five"]
 
 

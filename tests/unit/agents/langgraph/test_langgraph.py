@@ -47,8 +47,8 @@ def _graph(*nodes: Any, schema: Any = MessagesState, **options: Any) -> Any:
 
 async def echo(state: MessagesState) -> dict[str, Any]:
     """Say everything that people have said so far."""
-    said = [message.text for message in state["messages"] if message.type == "human"]
-    return {"messages": [AIMessage(json.dumps(said))]}
+    human_texts = [message.text for message in state["messages"] if message.type == "human"]
+    return {"messages": [AIMessage(json.dumps(human_texts))]}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -209,8 +209,8 @@ class Talk(MessagesState):
 async def test_what_the_author_gives_out_is_the_answer_and_messages_are_remembered_all_the_same(start: Any) -> None:
     async def talk(state: Talk) -> dict[str, Any]:
         # The text of a message is more than a text, and an object is no JSON at all.
-        said = [message.text for message in state["messages"]]
-        return {"answer": {"said": said, "odd": Path("x")}, "messages": [AIMessage("hm")]}
+        human_texts = [message.text for message in state["messages"]]
+        return {"answer": {"said": human_texts, "odd": Path("x")}, "messages": [AIMessage("hm")]}
 
     builder = StateGraph(Talk, input_schema=MessagesState, output_schema=Answered)
     builder.add_node(talk)
@@ -269,9 +269,9 @@ async def test_without_a_checkpointer_the_oldest_turns_are_forgotten(start: Any)
     engine = await start(_served(_graph(echo), memory=2000))
     for number in range(10):
         task = await engine.send(f"message {number}", context="c")
-    said = json.loads(task.text)
-    assert 1 < len(said) < 10
-    assert said[-1] == "message 9"
+    human_texts = json.loads(task.text)
+    assert 1 < len(human_texts) < 10
+    assert human_texts[-1] == "message 9"
 
 
 async def test_without_a_checkpointer_nothing_stays_in_the_process(start: Any) -> None:

@@ -71,7 +71,7 @@ async def test_an_interrupt_in_a_graph_within_the_graph_is_asked_once(start: Any
 
 class Guests(TypedDict):
     party: str
-    said: Annotated[list[str], operator.add]
+    answers: Annotated[list[str], operator.add]
 
 
 def _party() -> Any:
@@ -79,7 +79,7 @@ def _party() -> Any:
     for name in ("anna", "bert"):
 
         def ask(state: Guests, name: str = name) -> dict[str, Any]:
-            return {"said": [f"{name}: {interrupt(f'Does {name} come?')}"]}
+            return {"answers": [f"{name}: {interrupt(f'Does {name} come?')}"]}
 
         builder.add_node(name, ask)
         builder.add_edge(START, name)
@@ -93,7 +93,7 @@ async def test_several_interrupts_are_asked_one_after_the_other(start: Any) -> N
     task = await engine.send("yes", task=task)
     assert (task.state, task.question) == (State.INPUT_REQUIRED, "Does bert come?")
     task = await engine.send("no", task=task)
-    assert task.data == {"party": "birthday", "said": ["anna: yes", "bert: no"]}
+    assert task.data == {"party": "birthday", "answers": ["anna: yes", "bert: no"]}
 
 
 async def test_several_interrupts_are_answered_at_once_by_their_ids(start: Any) -> None:
@@ -102,7 +102,7 @@ async def test_several_interrupts_are_answered_at_once_by_their_ids(start: Any) 
     shown = [part.data for part in task.status.message.parts[1:]]
     answer = {one["id"]: one["value"].split()[1] for one in shown}
     task = await engine.send(None, parts=(Part(data=answer),), task=task)
-    assert task.data == {"party": "birthday", "said": ["anna: anna", "bert: bert"]}
+    assert task.data == {"party": "birthday", "answers": ["anna: anna", "bert: bert"]}
 
 
 # -- what the graph wants ----------------------------------------------------------------------------------------------
@@ -142,8 +142,8 @@ async def test_approvals_that_langchain_asks_for_are_given_in_its_words(start: A
     assert task.question == 'May I call pay({"amount":3})?'
     task = await engine.send("hm", task=task)
     assert task.question == 'May I call pay({"amount":3})? Please answer yes or no.'
-    said = {"text": answer} if isinstance(answer, str) else {"text": None, "parts": (Part(data=answer),)}
-    task = await engine.send(said.pop("text"), task=task, **said)
+    answers = {"text": answer} if isinstance(answer, str) else {"text": None, "parts": (Part(data=answer),)}
+    task = await engine.send(answers.pop("text"), task=task, **answers)
     assert task.text == f"Well.\n\nYou said { ({'decisions': [decision]})!r}."
 
 

@@ -271,12 +271,12 @@ async def test_nothing_is_stopped_where_nobody_wants_it(
 async def test_who_calls_is_told_to_tools_that_ask_for_it(start: Start, kit: MCPServer, tool_part: Any) -> None:
     engine = await start(Agent.from_mcp(kit))
 
-    async def told(tool: str, **call: Any) -> Any:
+    async def user_in(tool: str, **call: Any) -> Any:
         return json.loads((await engine.send(None, parts=(tool_part(tool),), **call)).text)
 
-    assert await told("who") == {"id": "", "name": "", "permissions": []}
-    assert await told("who", call=ADMIN) == {"id": "1", "name": "Ada", "permissions": ["admin", "audit"]}
-    assert await told("nobody", call=ADMIN) is None
+    assert await user_in("who") == {"id": "", "name": "", "permissions": []}
+    assert await user_in("who", call=ADMIN) == {"id": "1", "name": "Ada", "permissions": ["admin", "audit"]}
+    assert await user_in("nobody", call=ADMIN) is None
 
 
 @pytest.mark.requirement("S0-34")

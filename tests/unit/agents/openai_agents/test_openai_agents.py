@@ -27,7 +27,7 @@ def echo(made: Any, scripted: Any) -> sdk.Agent[Any]:
     """Says everything that the user has said so far."""
 
     async def speak(items: list[Any]) -> AsyncIterator[str]:
-        yield json.dumps(scripted.said_by_user(items))
+        yield json.dumps(scripted.user_texts(items))
 
     return made(speak)
 
@@ -187,9 +187,9 @@ async def test_the_oldest_turns_are_forgotten(start: Any, echo: Any) -> None:
     engine = await start(_served(echo, memory=1000))
     for number in range(10):
         task = await engine.send(f"message {number}", context="c")
-    said = json.loads(task.text)
-    assert 1 < len(said) < 10
-    assert said[-1] == "message 9"
+    texts = json.loads(task.text)
+    assert 1 < len(texts) < 10
+    assert texts[-1] == "message 9"
 
 
 # -- the run's context -------------------------------------------------------------------------------------------------
@@ -261,9 +261,9 @@ async def test_what_output_guardrails_have_to_see_is_not_streamed(made: Any, whe
     agent = made(speak, **(rails if where == "agent" else {}))
     async with Client(_served(agent, run_config=config)) as client:
         stream = client.stream("go")
-        heard = [event.text async for event in stream if event.text]
-        assert heard == (["the secret is 1234"] if good else [])
-        assert [artifact.text for artifact in stream.task.artifacts] == heard
+        texts = [event.text async for event in stream if event.text]
+        assert texts == (["the secret is 1234"] if good else [])
+        assert [artifact.text for artifact in stream.task.artifacts] == texts
         assert stream.task.state is (State.COMPLETED if good else State.REJECTED)
 
 

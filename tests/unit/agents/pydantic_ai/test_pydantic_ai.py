@@ -113,10 +113,10 @@ async def test_the_oldest_turns_are_forgotten_and_the_system_prompt_never(start:
 
 async def test_a_failed_turn_is_not_remembered(start: Any) -> None:
     async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        said = _contents(messages, "user-prompt")
-        if said[-1] == ["bad"]:
+        texts = _contents(messages, "user-prompt")
+        if texts[-1] == ["bad"]:
             raise RuntimeError("no")
-        yield json.dumps(said)
+        yield json.dumps(texts)
 
     engine = await start(_served(_agent(model)))
     await engine.send("one", context="c")
@@ -135,10 +135,10 @@ def _bank(done: list[int]) -> pydantic_ai.Agent[Any, Any]:
 
     async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
         results = _contents(messages, "tool-return")
-        said = _contents(messages, "user-prompt")[-1]
-        if said == ["what was it?"] or len(results) > 1:
+        texts = _contents(messages, "user-prompt")[-1]
+        if texts == ["what was it?"] or len(results) > 1:
             yield f"Results: {json.dumps(results)}"
-        elif said == ["wait"]:
+        elif texts == ["wait"]:
             yield "Still here."
         else:
             yield "One moment."
