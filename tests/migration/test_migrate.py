@@ -36,7 +36,7 @@ from dragoman.stores.postgres.admin.users import PostgresUsers
 from dragoman.stores.sqlite.admin.export import SqliteExport
 from dragoman.testing import served
 
-GOLDEN = Path(__file__).parents[1] / "contract" / "golden" / "store-v1.db"
+GOLDEN = Path(__file__).parents[1] / "contract" / "golden" / "store-v7.db"
 SECONDS = 20
 
 
@@ -192,11 +192,11 @@ def test_conversations_with_programs_go_to_the_node_that_gets_their_folders(
     assert database(empty_postgres_url, homes) == [(context, "one", True)]
 
 
-def test_a_file_of_the_first_version_is_moved(dragoman: Dragoman, tmp_path: Path, empty_postgres_url: str) -> None:
+def test_a_file_of_an_older_version_is_moved(dragoman: Dragoman, tmp_path: Path, empty_postgres_url: str) -> None:
     shutil.copy(GOLDEN, tmp_path / "old.db")
     ended = dragoman("migrate", "old.db", empty_postgres_url)
     assert ended.code == 0, ended.err
-    assert read(backup_of(tmp_path / "old.db"), "PRAGMA user_version") == [(1,)], "it is as the file was"
+    assert read(backup_of(tmp_path / "old.db"), "PRAGMA user_version") == [(7,)], "it is as the file was"
     assert database(empty_postgres_url, "SELECT count(*) FROM tasks") == read(GOLDEN, "SELECT count(*) FROM tasks")
 
 

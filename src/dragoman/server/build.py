@@ -167,7 +167,6 @@ def build(
         raise ConfigError(f"compat: {settings.compat} is for agents made of MCP tools, and there is none here")
     depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None] or [_MAX_DEPTH]
     for agent in agents:
-        agent.functions.finds_effects = settings.dev
         if agent.backend.sessions is not None:
             agent.backend.sessions.configure(home, settings.limits.keep, depths[0])
     engine = settings.for_engine()

@@ -267,9 +267,12 @@ def test_an_empty_file_is_one_that_the_next_start_fills(tmp_path: Path):
 
 async def test_a_store_of_an_older_version_is_one_that_the_next_start_brings_up(tmp_path: Path):
     await fill(tmp_path / "t.db", State.COMPLETED)
-    change(tmp_path / "t.db", "PRAGMA user_version = 1; DROP TABLE state_counts; DROP TABLE context_counts")
+    change(
+        tmp_path / "t.db",
+        "PRAGMA user_version = 7; ALTER TABLE users ADD COLUMN failures; ALTER TABLE users ADD COLUMN locked_until_ms",
+    )
     findings = examine(tmp_path / "t.db")
-    assert about(findings, "schema").says == f"version 1, the next start makes it version {VERSION}"
+    assert about(findings, "schema").says == f"version 7, the next start makes it version {VERSION}"
     assert about(findings, "tasks").says == "1 completed"
     assert not [finding for finding in findings if finding.level == "FAIL"]
 

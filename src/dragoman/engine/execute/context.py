@@ -207,11 +207,6 @@ class Context:
         return self._live.over
 
     @property
-    def once_count(self) -> int:
-        """How many calls of `once` have completed."""
-        return len(self._once)
-
-    @property
     def has_open_effect(self) -> bool:
         """True while a call of `once` is under way: if the run stopped now, nobody could know whether it happened."""
         return self._effects > 0

@@ -213,7 +213,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         bool,
         SettingHelp(
             "Development",
-            "Development mode: --reload, error details for callers, more warnings, no de-duplication.",
+            "Development mode: --reload, error details for callers, no de-duplication.",
             common=True,
         ),
     ] = False

@@ -30,7 +30,6 @@ from dragoman.stores.sqlite.file import real_path, short_write
 from dragoman.stores.sqlite.schema import VERSION, migrate, refuse_moved
 from dragoman.stores.sqlite.store import SqliteStore
 
-# The columns `failures` and `locked_until_ms` are not used any more: accounts are not locked.
 _COLUMNS = "users.user, users.name, users.password, users.epoch"
 _IS_VALID = "(until_ms IS NULL OR until_ms > ?)"
 
