@@ -53,8 +53,8 @@ def add_numbers(a: int, b: int) -> int:
 
 def _setting_option(setting: Setting) -> Any:
     default = setting.default
-    shown = ("on" if default else "off") if setting.is_switch else "" if default in (None, ()) else str(default)
-    text = f"{setting.help.text}  [default: {shown}]" if shown else setting.help.text
+    value = ("on" if default else "off") if setting.is_switch else "" if default in (None, ()) else str(default)
+    text = f"{setting.help.text}  [default: {value}]" if value else setting.help.text
     kind: dict[str, Any] = {"metavar": setting.metavar, "multiple": setting.kind.repeat}
     return click.option(
         str(setting.flag),
