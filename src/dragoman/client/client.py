@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
     from dragoman.client.connect import Verify
     from dragoman.client.connection import Connection
+    from dragoman.client.follow import FollowOptions
     from dragoman.client.message import Attachment, Content, MessageOptions, SendOptions
     from dragoman.client.streams.backoff import Backoff
     from dragoman.client.trust import TrustOption
@@ -185,7 +185,7 @@ class Client:
                     self._opened = True
         return self._connection
 
-    async def _new_stream(self, auth: object, **options: Any) -> ResumableStream:
+    async def _follow(self, auth: object, **options: Unpack[FollowOptions]) -> ResumableStream:
         connection = await self._open()
         connection = connection if auth is None else connection.with_auth(auth)
         return ResumableStream(connection, self._retries, limit=self._limit, **options)
@@ -297,7 +297,7 @@ class Client:
             message_id=message_id,
         )
         request = build_send_request(message, wait=True, push=push)
-        return EventStream(partial(self._new_stream, auth), lambda stream: stream.send(request))
+        return EventStream(partial(self._follow, auth), lambda stream: stream.send(request))
 
     async def call(self, tool: str, /, *, auth: object = None, **arguments: Any) -> Any:
         """Call a tool and return its value.
@@ -332,21 +332,17 @@ class Client:
 
     async def wait(self, task: TaskLike, *, auth: object = None) -> Task:
         """Wait until a task ends or needs input or authorization, and return it. Raises TaskNotFound."""
-        current = await self._read_task(task, auth)
+        # An agent that is away is waited for as in a stream.
+        outage = Outage(self._connection.reconnect, self._connection.clock) if self._connection.reconnect else None
+        current: Task = await self._perform(Operation.GET, GetTaskRequest(task_id_of(task)), auth, outage)
         return current if current.state.final or current.state.waiting else await self._wait_for_end(current, auth)
 
     async def _wait_for_end(self, task: Task, auth: object) -> Task:
-        stream = await self._new_stream(auth, snapshot=task, wait_only=True)
-        async with aclosing(stream.subscribe(task.id)) as events:
-            async for _ in events:
-                pass
-        # Streams omit some members, such as the history: read the task itself.
-        return await self._read_task(task, auth)
-
-    async def _read_task(self, task: TaskLike, auth: object) -> Task:
-        """Fetch a task for a caller that waits for it: an agent that is away is waited for as in a stream."""
-        outage = Outage(self._connection.reconnect, self._connection.clock) if self._connection.reconnect else None
-        return await self._perform(Operation.GET, GetTaskRequest(task_id_of(task)), auth, outage)
+        follower = await self._follow(auth, snapshot=task, wait_only=True)
+        try:
+            return await follower.wait(task)
+        except DragomanError as error:
+            raise error.with_traceback(None) from None
 
     def subscribe(self, task: TaskLike, after: int | None = None, *, auth: object = None) -> EventStream:
         """Follow a task until it ends; with `after`, from the event after the one with that `.id`.
@@ -354,7 +350,7 @@ class Client:
         The iteration raises TaskNotFound, and UnsupportedOperation when the task has ended and nothing is left to send.
         """
         task_id = task_id_of(task)
-        open_stream = partial(self._new_stream, auth, until_final=True)
+        open_stream = partial(self._follow, auth, until_final=True)
         return EventStream(open_stream, lambda stream: stream.subscribe(task_id, after))
 
     async def get_task(self, task: TaskLike, *, history_length: int | None = None, auth: object = None) -> Task:
@@ -458,6 +454,19 @@ class Client:
     async def extended_card(self, *, auth: object = None) -> AgentCard:
         """Fetch the extended card, for authenticated callers. Raises A2AError when there is none."""
         return await self._perform(Operation.EXTENDED_CARD, GetExtendedAgentCardRequest(), auth)
+
+
+# What the bridges of this package need of a client, and no user is promised.
+
+
+async def open_connection(client: Client) -> Connection:
+    """Return the connection of a client, open."""
+    return await client._open()  # pyright: ignore[reportPrivateUsage] - of one module
+
+
+async def follow(client: Client, **options: Unpack[FollowOptions]) -> ResumableStream:
+    """Return a follower of one message or task over the connection of a client, with its retries and its limit."""
+    return await client._follow(None, **options)  # pyright: ignore[reportPrivateUsage] - of one module
 
 
 def _parse_state(state: State | str | None) -> State | None:

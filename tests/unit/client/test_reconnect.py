@@ -15,16 +15,14 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, Client, State, Task
+from dragoman import Agent, Client, State
 from dragoman.client.connect import SHARED_CARDS, connect
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request
 from dragoman.client.streams.backoff import Outage
-from dragoman.client.streams.poll import poll_task
 from dragoman.client.streams.stream import EventStream
 from dragoman.errors import CannotConnect, ConfigError, ServerError, TimedOut
 from dragoman.model.operation import GetTaskRequest, Operation
-from dragoman.model.task import TaskStatus
 from dragoman.testing import Clock
 
 # By path: in importlib mode neither tests/ nor its parent is on sys.path.
@@ -274,31 +272,56 @@ async def test_reading_a_task_gives_up_after_its_retries_and_within_a_stream_aft
         await connection.close()
 
 
+async def poll(stub: Any, clock: Clock, **options: Any) -> list[State]:
+    """Poll a task whose agent goes away after the first event, and is back after 30 seconds; returns its states."""
+    stub.more = {"capabilities": {"streaming": False}}
+    stub.rest = lambda got: result(got, task("TASK_STATE_WORKING"))
+    connection = connect(stub.url, clock=clock, **options)
+    await connection.card()
+    states: list[State] = []
+
+    async def read() -> None:
+        async for event in ResumableStream(connection, 5, poll_pause=5).watch("t1"):
+            states.append(event.state)  # noqa: PERF401 - each is looked at as it comes
+
+    polling, left_at = asyncio.ensure_future(read()), None
+    try:
+        async with asyncio.timeout(20):
+            while not polling.done():
+                if states and left_at is None:
+                    left_at = clock.now()
+                    stub.close_port()
+                    stub.drop()
+                elif left_at is not None and stub.rest is not ended and clock.now() - left_at > 30_000:
+                    stub.rest = ended
+                    await stub.open_port()
+                if clock.pending:
+                    clock.move(0.5)
+                await asyncio.sleep(0)
+        await polling
+        return states
+    finally:
+        polling.cancel()
+        await connection.close()
+
+
+def ended(got: Any) -> bytes:
+    return result(got, task())
+
+
 async def test_polling_waits_for_an_agent_that_is_away(logged: pytest.LogCaptureFixture) -> None:
-    working = Task("t1", "c1", TaskStatus(State.WORKING))
-    answers: list[Any] = [working, *[REFUSED] * 5, working, TimedOut("silent")]
-
-    async def get_task() -> Task:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    with pytest.raises(TimedOut):
-        async for polled in poll_task(get_task, Away(), 5, 60):
-            assert polled is working
-    assert answers == []
+    async with Restarting() as stub:
+        assert await poll(stub, Clock()) == [State.WORKING, State.COMPLETED]
     assert [level for level, _ in lines(logged)] == ["WARNING", "INFO"]
 
 
 async def test_polling_that_is_not_to_reconnect_ends_with_the_first_error() -> None:
-    async def get_task() -> Task:
-        raise REFUSED
-
-    clock = Away()
-    with pytest.raises(CannotConnect):
-        await anext(poll_task(get_task, clock, 5, 0))
-    assert clock.now() < 1000
+    async with Restarting() as stub:
+        clock = Clock()
+        began = clock.now()
+        with pytest.raises(CannotConnect):
+            await poll(stub, clock, reconnect=0)
+        assert clock.now() - began < 20_000
 
 
 async def test_waiting_for_a_task_outlasts_a_restart() -> None:

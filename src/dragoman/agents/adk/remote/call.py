@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from dragoman.client.client import Client
+from dragoman.client.client import Client, follow, open_connection
 from dragoman.client.connection import InProcess, public_error_text
-from dragoman.client.event import CancelSafeEvents, Event, NumberedEvent, TaskAssembler
-from dragoman.client.streams.poll import poll_task
+from dragoman.client.event import Event, NumberedEvent, TaskAssembler
+from dragoman.client.follow import CancelSafeEvents
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -30,7 +30,6 @@ from dragoman.model.task import Task
 
 if TYPE_CHECKING:
     from dragoman.agents.adk.remote.message import OutgoingMessage
-    from dragoman.client.connection import Connection
     from dragoman.client.streams.stream import EventStream
     from dragoman.model.event import ArtifactUpdate, StatusUpdate
     from dragoman.model.message import Message
@@ -228,23 +227,11 @@ class RemoteCall:
         yield TaskAssembler().add(NumberedEvent(0, answer))
 
     async def _end_of(self, task: Task) -> Task:
-        connection = await self._connection()
-        card = connection.cached_card
-        streams = card is None or bool(card.capabilities.streaming)
-        if streams and connection.can_resubscribe:
-            return await self._client.wait(task)
-        clock, limit = connection.clock, self._clients.idle_timeout
-        changed = clock.now()
-        polls = poll_task(lambda: self._client.get_task(task), clock, _MAX_POLL_SECONDS, connection.reconnect)
-        async with aclosing(polls) as looks:
-            async for latest in looks:
-                if latest != task:
-                    task, changed = latest, clock.now()
-                elif limit is not None and clock.now() - changed > limit * 1000:
-                    raise TimedOut(f"nothing new for {limit:g} s")
-                if _is_settled(task):
-                    break
-        return task
+        limit = self._clients.idle_timeout
+        follower = await follow(
+            self._client, snapshot=task, wait_only=True, poll_pause=_MAX_POLL_SECONDS, idle_timeout=limit
+        )
+        return await follower.wait(task)
 
     # -- sending and streaming -----------------------------------------------------------------------------------------
 
@@ -299,7 +286,7 @@ class RemoteCall:
         if not may_have_arrived or getattr(error, "arrived", None) is False:
             self.settled = True
         else:
-            self.settled = not (await self._connection()).reached
+            self.settled = not (await open_connection(self._client)).reached
 
     async def _cancel(self) -> None:
         try:
@@ -342,9 +329,6 @@ class RemoteCall:
         """Return the id of the task that the pending response names."""
         first = None if self._remote is None else await self._remote.first_or_none()
         return None if first is None or first.state.final or first.state.waiting else _task_id(first.raw)
-
-    async def _connection(self) -> Connection:
-        return await self._client._open()  # pyright: ignore[reportPrivateUsage] - how to listen best, it alone knows
 
 
 def _is_settled(task: Task) -> bool:
