@@ -170,25 +170,7 @@ def build(
         agent.functions.finds_effects = settings.dev
         if agent.backend.sessions is not None:
             agent.backend.sessions.configure(home, settings.limits.keep, depths[0])
-    engine = EngineSettings(
-        dedupe=settings.dedupe,
-        heartbeat=settings.heartbeat,
-        long_poll=settings.long_poll,
-        drain=settings.drain,
-        show_errors=settings.dev,
-        data_as_text=settings.data_as_text,
-        reply_within=settings.reply_within,
-        attempts=settings.limits.attempts,
-        max_tasks=settings.limits.tasks,
-        max_streams=settings.limits.streams,
-        max_parts=settings.limits.parts,
-        caller_tasks=settings.limits.caller_tasks,
-        caller_streams=settings.limits.caller_streams,
-        page_bytes=settings.limits.page,
-        closing=settings.closing,
-        closing_message=settings.closing_message,
-        otel_content=settings.otel_content,
-    )
+    engine = settings.for_engine()
     refiners = [plugin.engine(store, clock) for plugin in extra]
     addresses = Addresses(settings.url, settings.trust_proxy, settings.grpc_url)
     signing = _signing(settings, keys) if settings.sign else None

@@ -194,13 +194,6 @@ def test_it_never_prints_the_secret(tmp_path: Path):
     assert "horse" not in done.stdout + done.stderr
 
 
-def test_it_tells_where_a_former_name_was_set(tmp_path: Path):
-    done = doctor(tmp_path, DRAGOMAN_LIMITS_PATIENCE="5")
-    assert "limits_request_timeout = 5, from environment DRAGOMAN_LIMITS_PATIENCE\n" in done.stdout
-    (tmp_path / "dragoman.toml").write_text("[limits]\npatience = 6\n")
-    assert "limits_request_timeout = 6, from dragoman.toml [limits] patience\n" in doctor(tmp_path).stdout
-
-
 def test_a_port_that_kubernetes_made_up_is_no_setting(tmp_path: Path):
     done = doctor(tmp_path, DRAGOMAN_PORT="tcp://10.0.0.1:80", PORT="81")
     assert "port = 81, from environment PORT\n" in done.stdout
