@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any, TypedDict, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -17,27 +16,8 @@ from dragoman.model.part import File, Part
 from dragoman.model.state import Role
 from dragoman.model.task import Task
 
-Attachment = File | Part | Path
-Content = str | Mapping[str, Any] | list[Any]
-"""What a message says: text, or JSON, which becomes a data part."""
-
-
-class MessageOptions(TypedDict, total=False):
-    """The options of a message in a conversation, which itself sets the task and the context."""
-
-    tool: str | None
-    arguments: Mapping[str, Any] | None
-    data: Any
-    files: Iterable[Attachment]
-    metadata: Mapping[str, Any] | None
-    push: str | TaskPushNotificationConfig | None
-    message_id: str | None
-
-
-class SendOptions(MessageOptions, total=False):
-    """The options of a message whose answer is awaited."""
-
-    wait: bool
+if TYPE_CHECKING:
+    from dragoman.client.options import Attachment, MessageOptions
 
 
 def task_id_of(task: Task | Message | str) -> str:
@@ -50,19 +30,10 @@ def task_id_of(task: Task | Message | str) -> str:
     return task_id
 
 
-def build_message(
-    content: Content | None,
-    *,
-    tool: str | None = None,
-    arguments: Mapping[str, Any] | None = None,
-    data: Any = None,
-    files: Iterable[Attachment] = (),
-    task: Task | Message | str | None = None,
-    context: Task | Message | str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    message_id: str | None = None,
-) -> Message:
-    """Build a message. Raises ConfigError when it would be empty, or the arguments contradict each other."""
+def build_message(options: MessageOptions) -> Message:
+    """Build a message. Raises ConfigError when it would be empty, or the options contradict each other."""
+    content, tool, arguments, data = options.text, options.tool, options.arguments, options.data
+    task, context = options.task, options.context
     parts: list[Part] = []
     if isinstance(content, str):
         parts.append(Part(text=content))
@@ -78,7 +49,7 @@ def build_message(
         raise ConfigError("arguments= are for a tool: name it with tool=, or send data=")
     if data is not None:
         parts.append(Part(data=data))
-    for file in files:
+    for file in options.files:
         parts.append(_to_part(file))
     if not parts:
         raise ConfigError("a message needs something to say: text, tool, data or files")
@@ -87,12 +58,12 @@ def build_message(
     if context_id is None and isinstance(task, (Task, Message)):
         context_id = task.context_id or None
     return Message(
-        message_id or new_id(),
+        options.message_id or new_id(),
         Role.USER,
         tuple(parts),
         context_id,
         None if task is None else task_id_of(task),
-        with_depth(metadata, os.environ),
+        with_depth(options.metadata, os.environ),
     )
 
 

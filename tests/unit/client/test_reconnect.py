@@ -19,6 +19,7 @@ from dragoman import Agent, Client, State
 from dragoman.client.connect import SHARED_CARDS, connect
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request
+from dragoman.client.options import ClientOptions, MessageOptions
 from dragoman.client.streams.backoff import Outage
 from dragoman.client.streams.stream import EventStream
 from dragoman.errors import CannotConnect, ConfigError, ServerError, TimedOut
@@ -29,7 +30,7 @@ from dragoman.testing import Clock
 STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
 AgentStub, Close, task, result, reply = (STUB[name] for name in ("AgentStub", "Close", "task", "result", "reply"))
 SRC = Path(__file__).resolve().parents[3] / "src"
-REQUEST = build_send_request(build_message("hello"), wait=True)
+REQUEST = build_send_request(build_message(MessageOptions("hello")), wait=True)
 REFUSED = CannotConnect("refused", arrived=False)
 
 
@@ -125,7 +126,7 @@ def test_a_time_that_is_none_is_refused(seconds: float) -> None:
 
 async def sent(stub: Any, clock: Clock, *, back_after: float, **options: Any) -> Any:
     """Send a message to an agent that goes away with it, and comes back after so many seconds."""
-    connection = connect(stub.url, clock=clock, **options)
+    connection = connect(ClientOptions(stub.url, **options), clock)
     await connection.card()
     sending = asyncio.ensure_future(connection.perform(Operation.SEND, REQUEST))
     began, away = clock.now(), True
@@ -211,7 +212,7 @@ async def test_a_message_whose_answer_was_lost_late_is_not_sent_again() -> None:
         return Close
 
     async with AgentStub(lose_late) as stub:
-        connection = connect(stub.url, clock=clock)
+        connection = connect(ClientOptions(stub.url), clock)
         await connection.card()
         with pytest.raises(CannotConnect):
             await connection.perform(Operation.SEND, REQUEST)
@@ -264,7 +265,7 @@ async def test_reading_a_task_gives_up_after_its_retries_and_within_a_stream_aft
     for outage_of, expected in ((lambda _: None, 5), (lambda clock: Outage(60, clock), 60)):
         clock = Away()
         async with AgentStub(lambda got: result(got, task())) as stub:
-            connection = connect(stub.url, clock=clock)
+            connection = connect(ClientOptions(stub.url), clock)
             await connection.card()
         with pytest.raises(CannotConnect):
             await connection.perform(Operation.GET, GetTaskRequest("t1"), outage_of(clock))
@@ -276,7 +277,7 @@ async def poll(stub: Any, clock: Clock, **options: Any) -> list[State]:
     """Poll a task whose agent goes away after the first event, and is back after 30 seconds; returns its states."""
     stub.more = {"capabilities": {"streaming": False}}
     stub.rest = lambda got: result(got, task("TASK_STATE_WORKING"))
-    connection = connect(stub.url, clock=clock, **options)
+    connection = connect(ClientOptions(stub.url, **options), clock)
     await connection.card()
     states: list[State] = []
 
@@ -328,7 +329,7 @@ async def test_waiting_for_a_task_outlasts_a_restart() -> None:
     async with Restarting() as stub:
         clock = Clock()
         async with Client(stub.url) as client:
-            connection = client._connection = connect(stub.url, clock=clock)
+            connection = client._connection = connect(ClientOptions(stub.url), clock)
             await connection.card()
             stub.close_port()
             stub.drop()
@@ -409,7 +410,7 @@ async def test_a_server_that_is_away_for_30_seconds_loses_no_reader(
     server: ServerProcess, logged: pytest.LogCaptureFixture, transport: str
 ) -> None:
     clock = Clock()
-    connection = connect(server.url, clock=clock, transport=transport)
+    connection = connect(ClientOptions(server.url, transport=transport), clock)
 
     async def open_stream() -> ResumableStream:
         return ResumableStream(connection, 5)

@@ -14,6 +14,7 @@ from dragoman import State, Task
 from dragoman.client.event import Event, NumberedEvent
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request
+from dragoman.client.options import MessageOptions
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.errors import (
     AuthError,
@@ -36,7 +37,7 @@ from dragoman.model.state import Role
 from dragoman.model.task import Artifact, TaskStatus
 from dragoman.testing import Clock
 
-REQUEST = build_send_request(build_message("go"), wait=True)
+REQUEST = build_send_request(build_message(MessageOptions("go")), wait=True)
 CARD = AgentCard("test", "", (), "1", AgentCapabilities(streaming=True), ("text/plain",), ("text/plain",), ())
 CUT = CannotConnect("cut", reason="CONNECTION_LOST")
 REFUSED = UnsupportedOperation("no")
