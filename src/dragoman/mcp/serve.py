@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from dragoman.client.connection import DEFAULT_LIMIT
-from dragoman.client.streams.backoff import RECONNECT
+from dragoman.client.options import DEFAULT_LIMIT, RECONNECT
 from dragoman.mcp.session.stdio import HostStreams, PendingRequests, StdinReader, StdoutWriter, host_streams
 from dragoman.model.error import ConfigError
 from dragoman.server.config.remotes import Remote

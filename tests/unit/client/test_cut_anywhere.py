@@ -15,6 +15,7 @@ from dragoman import Agent, State, Task
 from dragoman.client.event import Event, NumberedEvent
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request
+from dragoman.client.options import MessageOptions
 from dragoman.errors import CannotConnect
 from dragoman.model.operation import Operation
 from dragoman.server.agent.in_process import connect
@@ -109,7 +110,9 @@ async def _read_through(
     try:
         wire: Any = Cutting(engine, drops, **options)
         following = ResumableStream(wire, len(drops))
-        events = [event async for event in following.send(build_send_request(build_message("go"), wait=True))]
+        events = [
+            event async for event in following.send(build_send_request(build_message(MessageOptions("go")), wait=True))
+        ]
         return events, following.result, runs
     finally:
         await engine.close()
