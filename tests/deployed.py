@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from promql import Expression, read_expression
 
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.metrics.exposition import label_name, prometheus_name
@@ -26,10 +25,35 @@ TARGET_LABELS = frozenset({"job", "instance"})
 FOREIGN_SERIES = dict.fromkeys(
     ("up", "scrape_duration_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes"), TARGET_LABELS
 )
+_GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+_SELECTOR = re.compile(r"\b([A-Za-z_:][\w:]*)\b(?!\s*\()(?:{([^}]*)})?")
+_AGGREGATION = re.compile(r"\b(?:sum|avg|min|max|count|topk|quantile)\b")
+_OPERATORS = {"and", "or", "unless", "bool", "offset", "sum", "avg", "min", "max", "count", "topk", "quantile"}
 _LEGEND_LABEL = re.compile(r"{{\s*(\w+)\s*}}")
 _ANNOTATION_LABEL = re.compile(r"\$labels\.(\w+)")
 # A metric of ours in a text, such as an expression that a variable of the dashboard is filled with.
 _LABEL_VALUES = re.compile(r"^label_values\((?P<selector>.+), (?P<label>\w+)\)$")
+
+
+class Selector(NamedTuple):
+    """A metric in an expression, and the labels that it is selected by."""
+
+    name: str
+    labels: frozenset[str]
+
+
+class Expression:
+    """The names in an expression of PromQL. Whether it is one at all, promtool tells."""
+
+    def __init__(self, text: str) -> None:
+        text = re.sub(r"\[[^]]*\]|#.*|\$\w+", "", text)
+        self.grouping_labels = {label for labels in _GROUPING.findall(text) for label in re.findall(r"\w+", labels)}
+        self.aggregates = _AGGREGATION.search(text) is not None
+        self.selectors = [
+            Selector(name, frozenset(re.findall(r"(\w+)\s*[=!]", labels)))
+            for name, labels in _SELECTOR.findall(_GROUPING.sub("", text))
+            if name not in _OPERATORS
+        ]
 
 
 class Query(NamedTuple):
@@ -41,7 +65,7 @@ class Query(NamedTuple):
 
     @property
     def expression(self) -> Expression:
-        return read_expression(self.text)
+        return Expression(self.text)
 
     @property
     def legend_labels(self) -> set[str]:
@@ -135,15 +159,13 @@ def unknown_names(expression: Expression, existing: dict[str, frozenset[str]]) -
         return problems
     for selector in expression.selectors:
         problems += [f"{selector.name}: {label}" for label in selector.labels if label not in existing[selector.name]]
-    for grouping in expression.groupings:
-        problems += [
-            f"{name}: {label}" for name in grouping.metrics for label in grouping.labels if label not in existing[name]
-        ]
+    labels = frozenset[str]().union(*(existing[selector.name] for selector in expression.selectors))
+    problems += [f"grouped by {label}" for label in expression.grouping_labels - labels]
     return problems
 
 
 def labels_left(expression: Expression, existing: dict[str, frozenset[str]]) -> frozenset[str]:
     """Return the labels that the result of an expression has."""
-    if expression.result_labels is not None:
-        return expression.result_labels
+    if expression.aggregates:
+        return frozenset(expression.grouping_labels - {"le"})
     return frozenset.union(*(existing[selector.name] for selector in expression.selectors))

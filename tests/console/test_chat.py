@@ -567,10 +567,10 @@ async def test_screen_readers_hear_the_end_of_an_answer(visit: Any, studio: Serv
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
 async def test_nothing_in_a_chat_has_a_serious_problem_or_sticks_out(
-    visit: Any, studio: ServedConsole, parlor: ServedConsole, rows: Any, view: View, dark: bool
+    visit: Any, studio: ServedConsole, parlor: ServedConsole, subtests: pytest.Subtests, view: View, dark: bool
 ):
     async def check(page: Page, *what: str) -> None:
-        with rows(*what):
+        with subtests.test(*what):
             assert await axe(page) == []
             assert await sideways(page) == []
 

@@ -114,7 +114,9 @@ async def test_a_timeline_has_runs_gaps_folded_chunks_and_notes(visit: Any, told
     await expect(event_rows(page)).to_have_text(texts)
 
 
-async def test_the_slider_shows_what_the_agent_had_said_by_then(visit: Any, told: ServedConsole, rows: Any):
+async def test_the_slider_shows_what_the_agent_had_said_by_then(
+    visit: Any, told: ServedConsole, subtests: pytest.Subtests
+):
     page = await visit(told.address("#/tasks/story"))
     await expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("^event 25 of 25, completed"))
     for at, state, words in (
@@ -126,7 +128,7 @@ async def test_the_slider_shows_what_the_agent_had_said_by_then(visit: Any, told
         (24, "working", " ".join(f"day{n}" for n in range(20))),
         (25, "completed", " ".join(f"day{n}" for n in range(20))),
     ):
-        with rows(at):
+        with subtests.test(at):
             await page.get_by_role("tab", name="Artifacts").click()
             await slider(page).fill(str(at))
             await expect(page).to_have_url(re.compile(f"at={at}(&|$)"))
@@ -408,7 +410,7 @@ async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serv
 @pytest.mark.parametrize("dark", [pytest.param(False, id="light"), pytest.param(True, id="dark")])
 @pytest.mark.parametrize("view", [pytest.param(DESKTOP, id="desktop"), pytest.param(PHONE, id="phone")])
 async def test_every_tab_is_accessible_and_fits(
-    visit: Any, serve: Any, story: str, rows: Any, receiver: Receiver, view: View, dark: bool
+    visit: Any, serve: Any, story: str, subtests: pytest.Subtests, receiver: Receiver, view: View, dark: bool
 ):
     server = serve(AGENTS, *KEEP, "--store", story, "--push-allow", "127.0.0.1")
     async with Client(f"{server.url}/agents/studio") as client:
@@ -427,7 +429,7 @@ async def test_every_tab_is_accessible_and_fits(
         (f"{waiting.id}", "How many people?"),
         (f"{working.id}?tab=webhooks", "HTTP 500"),
     ):
-        with rows(place):
+        with subtests.test(place):
             await page.evaluate("(place) => { location.hash = place }", f"#/tasks/{place}")
             await expect(page.get_by_role("main").get_by_text(there).last).to_be_attached()
             assert await axe(page) == []
@@ -444,14 +446,16 @@ async def test_every_tab_is_accessible_and_fits(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("view", [pytest.param(DESKTOP, id="desktop"), pytest.param(PHONE, id="phone")])
-async def test_hostile_words_are_data_in_every_tab(visit: Any, hostile: ServedConsole, rows: Any, view: View):
+async def test_hostile_words_are_data_in_every_tab(
+    visit: Any, hostile: ServedConsole, subtests: pytest.Subtests, view: View
+):
     page = await visit(hostile.address("#/tasks"), view=view)
     async with Client(f"{hostile.url}/agents/hostile") as client:
         calls = [("artifact", "name", key) for key in NAMES]
         calls += [("data", "name", key) for key in DATA]
         calls += [(tool, "text", key) for key in TEXTS.keys() - LARGE for tool in ("say", "ask")]
         for tool, argument, key in calls:
-            with rows(tool, key):
+            with subtests.test(tool, key):
                 task = await send(client, tool=tool, arguments={argument: key})
                 for tab in ("history", "artifacts", "json"):
                     await page.evaluate("(place) => { location.hash = place }", f"#/tasks/{task.id}?tab={tab}&at=2")

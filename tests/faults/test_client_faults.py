@@ -64,8 +64,8 @@ async def get_card(client: Client) -> Any:
     return await client.card()
 
 
-OPERATIONS = pytest.mark.rows("call", [send, get_task, streamed])
-TRANSPORTS = pytest.mark.rows("transport", ["jsonrpc", "rest"])
+OPERATIONS = pytest.mark.parametrize("call", [send, get_task, streamed])
+TRANSPORTS = pytest.mark.parametrize("transport", ["jsonrpc", "rest"])
 
 
 async def problem(client: Client, call: Call) -> DragomanError:
@@ -201,7 +201,7 @@ async def test_https_on_a_plain_address_is_told() -> None:
 
 @OPERATIONS
 @TRANSPORTS
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("answer", "kind", "says", "status"),
     [
         (html(404), BadResponse, "there is no A2A at", 404),
@@ -256,7 +256,7 @@ async def test_an_answer_that_holds_nothing_is_a_clear_error(call: Call, transpo
 
 @OPERATIONS
 @TRANSPORTS
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("answer", "reason"),
     [
         (Close, "CONNECTION_LOST"),
@@ -282,7 +282,7 @@ async def test_an_answer_that_breaks_off_or_never_comes_is_told_in_time(
     assert error.arrived is None  # it may have been read
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("answer", "kind", "says"),
     [
         (html(404), BadCard, "there is no agent card at .*HTTP 404 .*agent-card.json.*HTTP 404 .*agent.json"),
@@ -377,7 +377,7 @@ async def test_an_error_within_a_stream_is_that_error() -> None:
 
 @OPERATIONS
 @TRANSPORTS
-@pytest.mark.rows("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_to_another_origin_is_an_error_and_that_origin_hears_nothing(
     status: int, call: Call, transport: str
 ) -> None:
@@ -469,8 +469,8 @@ async def little_memory(most: int) -> AsyncIterator[None]:
 
 @OPERATIONS
 @TRANSPORTS
-@pytest.mark.rows("kind", ["text/html", "application/octet-stream", "image/png", ""])
-@pytest.mark.rows("length", [True, False])
+@pytest.mark.parametrize("kind", ["text/html", "application/octet-stream", "image/png", ""])
+@pytest.mark.parametrize("length", [True, False])
 async def test_garbage_that_is_no_json_is_not_read_for_long(
     kind: str, length: bool, call: Call, transport: str
 ) -> None:

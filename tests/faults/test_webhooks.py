@@ -287,10 +287,10 @@ ANSWERS = {
 }
 
 
-def test_whatever_a_receiver_answers_the_server_goes_on(hasty: Any, rows: Any) -> None:
+def test_whatever_a_receiver_answers_the_server_goes_on(hasty: Any, subtests: pytest.Subtests) -> None:
     server = hasty()
     for name, (answer, arrives) in ANSWERS.items():
-        with rows(name), closing(Receiver()) as receiver:
+        with subtests.test(name), closing(Receiver()) as receiver:
             receiver.answer = answer
             task = begin(server, receiver)
             if arrives:

@@ -376,10 +376,10 @@ USER = "INSERT INTO users (name, password, created_ms) VALUES ('ann', '', 0)"
 
 
 def test_what_cannot_be_moved_is_refused_before_anything_changes(
-    dragoman: Dragoman, filled: FilledFile, postgres_url: str, rows: Any
+    dragoman: Dragoman, filled: FilledFile, postgres_url: str, subtests: pytest.Subtests
 ) -> None:
     def refused(text: str, *words: str) -> None:
-        with rows(text):
+        with subtests.test(text):
             ended = dragoman("migrate", *words)
             assert (ended.code, text in ended.err) == (2, True), ended.err
             assert not list(filled.path.parent.glob("*.backup"))

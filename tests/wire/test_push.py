@@ -256,7 +256,7 @@ FORBIDDEN = [
 ]
 
 
-@pytest.mark.rows("url", FORBIDDEN)
+@pytest.mark.parametrize("url", FORBIDDEN)
 def test_an_address_that_is_nobodys_business_is_refused_by_its_field(wire: Any, url: str) -> None:
     for name in SPEAKERS:
         speaker = wire.speaker(name)

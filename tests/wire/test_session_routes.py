@@ -232,7 +232,7 @@ async def test_after_a_restart_the_route_knows_no_task_of_before(site: Any, tmp_
 REQUIRED = "Validation failed: : message is required (either at top-level or inside params)"
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("content", "text"),
     [
         (b"{", "Invalid JSON body"),

@@ -235,8 +235,8 @@ def test_a_task_is_got_and_canceled_in_the_same_words(site: Site) -> None:
 
 
 @pytest.mark.requirement("S0-42", "S0-43", "S0-46", "S0-47")
-@pytest.mark.rows("method", ["tasks/get", "tasks/cancel"])
-@pytest.mark.rows(
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+@pytest.mark.parametrize(
     ("params", "code"),
     [("{}", -32602), ("null", -32602), ('{"id":""}', -32602), ('{"id":"1"}', -32001), ('{"id":"nope"}', -32001)],
 )
@@ -292,8 +292,8 @@ def _turned(cookie: str) -> str:
 
 
 @pytest.mark.requirement("S0-5")
-@pytest.mark.rows("method", ["tasks/send", "tasks/get", "tasks/cancel", "tasks/sendSubscribe"])
-@pytest.mark.rows(
+@pytest.mark.parametrize("method", ["tasks/send", "tasks/get", "tasks/cancel", "tasks/sendSubscribe"])
+@pytest.mark.parametrize(
     "forged",
     [None, lambda _: "garbage", lambda _: "", _without_end, _turned],
 )

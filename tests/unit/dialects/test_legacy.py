@@ -192,7 +192,7 @@ def test_later_artifacts_have_their_place_as_index() -> None:
     assert shown["metadata"] == {"z": 1}
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("state", "word"),
     [
         (State.SUBMITTED, "submitted"),

@@ -10,7 +10,7 @@ from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
 
 
-@pytest.mark.rows("key", table.ROWS)
+@pytest.mark.parametrize("key", table.ROWS)
 def test_every_row_has_a_dialect_that_says_the_same_of_itself(key: tuple[str, str]) -> None:
     row = table.ROWS[key]
     dialect = dialect_of(*key)

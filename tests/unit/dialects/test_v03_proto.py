@@ -87,7 +87,7 @@ def sent(**params: Any) -> SendMessageRequest:
     return request
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("operation", "result", "expected"),
     [
         (Operation.SEND, TASK, {"task": TASK_JSON}),
@@ -256,7 +256,7 @@ def test_a_server_chooses_without_a_configuration_and_one_without_blocking_is_pr
     assert request.configuration.return_immediately is immediately
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("operation", "params", "expected"),
     [
         (Operation.GET, {"id": "t"}, GetTaskRequest("t")),

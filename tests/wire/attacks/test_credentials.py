@@ -228,13 +228,13 @@ def requests() -> list[tuple[str, str, Any]]:
 
 @pytest.mark.requirement("S0-5", "S2-32")
 @pytest.mark.parametrize("attacks", TABLES)
-def test_no_false_credential_gets_in(house: Any, rows: Any, attacks: dict[str, Attack]) -> None:
+def test_no_false_credential_gets_in(house: Any, subtests: pytest.Subtests, attacks: dict[str, Attack]) -> None:
     for name, attack in attacks.items():
         headers, before = attack(house), house.rows()
         raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
         presented = [value for _, value in headers if len(value) > 12]
         for method, path, body in requests()[2:4] if name in SLOW else requests():
-            with rows(name, method, path):
+            with subtests.test(name, method=method, path=path):
                 content = {} if body is None else {"content": json.dumps(body).encode()}
                 sent = [*raw, (b"content-type", b"application/json")]
                 answer = house.wire.request(method, path, headers=sent, **content)
@@ -247,12 +247,12 @@ def test_no_false_credential_gets_in(house: Any, rows: Any, attacks: dict[str, A
 
 @pytest.mark.parametrize("attacks", TABLES)
 def test_who_shows_something_false_sees_the_card_that_everybody_sees(
-    house: Any, rows: Any, attacks: dict[str, Attack]
+    house: Any, subtests: pytest.Subtests, attacks: dict[str, Attack]
 ) -> None:
     public = house.wire.request("GET", "/.well-known/agent-card.json")
     assert "vault" not in public.text
     for name, attack in attacks.items():
-        with rows(name):
+        with subtests.test(name):
             raw = [(name.encode(), value.encode("latin-1")) for name, value in attack(house)]
             shown = house.wire.request("GET", "/.well-known/agent-card.json", headers=raw)
             assert (shown.status, shown.text) == (200, public.text)

@@ -95,12 +95,12 @@ def inline(speaker: Any, hook: dict[str, Any], who: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", SPEAKERS)
-def test_no_webhook_leads_into_the_network(house: Any, rows: Any, name: str) -> None:
+def test_no_webhook_leads_into_the_network(house: Any, subtests: pytest.Subtests, name: str) -> None:
     speaker, who = house.wire.speaker(name), house.as_("bob")
     task = speaker.id_of(speaker.task(speaker.send(tool="ask_name", message={"messageId": str(uuid4())}, **who)))
     before = house.rows()
     for place, url in PLACES.items():
-        with rows(place):
+        with subtests.test(place):
             made = house.push(speaker, "create", task, url=url, more={}, **who)
             for answer in (made, inline(speaker, {"url": url}, who)):
                 assert (answer.code, answer.reason) == (INVALID[speaker.binding], "INVALID_PARAMS"), answer.text
@@ -111,7 +111,7 @@ def test_no_webhook_leads_into_the_network(house: Any, rows: Any, name: str) -> 
 
 
 @pytest.mark.parametrize("name", SPEAKERS)
-def test_no_webhook_puts_words_into_our_headers(house: Any, rows: Any, name: str) -> None:
+def test_no_webhook_puts_words_into_our_headers(house: Any, subtests: pytest.Subtests, name: str) -> None:
     speaker, who = house.wire.speaker(name), house.as_("bob")
     task = speaker.id_of(speaker.task(speaker.send(tool="ask_name", message={"messageId": str(uuid4())}, **who)))
     before = house.rows()
@@ -122,7 +122,7 @@ def test_no_webhook_puts_words_into_our_headers(house: Any, rows: Any, name: str
             said = {"scheme": scheme} if speaker.is_modern else {"schemes": [scheme]}
             more["authentication"] = {**said, "credentials": credentials}
         hook = {"url": "http://127.0.0.1:9/hook", **more}
-        with rows(what):
+        with subtests.test(what):
             made = house.push(speaker, "create", task, more.pop("id", ""), more=more, **who)
             for answer in (made, inline(speaker, hook, who)):
                 assert (answer.code, answer.reason) == (INVALID[speaker.binding], "INVALID_PARAMS"), answer.text
