@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from dragoman import Agent, Context, File, Rejected
 from dragoman.errors import A2AError, InvalidParams, Overloaded, Unauthorized
@@ -159,9 +159,11 @@ SKILLS = (
 )
 
 
-def make_agent(gates: Gates | None = None, *, name: str = "contract") -> Agent:
+def make_agent(
+    gates: Gates | None = None, *, name: str = "contract", extensions: Sequence[dict[str, object]] = ()
+) -> Agent:
     """The agent; its first skill is the default."""
-    agent = Agent(name, description="Does what it is asked", version="1.2.3")
+    agent = Agent(name, description="Does what it is asked", version="1.2.3", extensions=extensions)
     for function in SKILLS:
         agent.skill(function)
     opened = gates or Gates()

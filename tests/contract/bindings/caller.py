@@ -6,18 +6,18 @@ one test can have the same conversation over every binding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from copy import copy
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import httpx2
 from tests.contract.bindings.codes import check_code
-from tests.contract.bindings.spelling import Event, Json, Proto03, Spelling, Version01, Version1, Version03
+from tests.contract.bindings.spelling import Event, Json, Proto03, Spelling, Version01, Version03, Version1
 from tests.contract.bindings.transports import Answer, Failed, Grpc, JsonRpc, Rest, Stream, Transport
 
 from dragoman import Message, Task
-from dragoman.model.event import ArtifactUpdate, StatusUpdate
+from dragoman.model.event import StatusUpdate
 from dragoman.model.operation import ListTasksResponse, Operation, TaskPushNotificationConfig
 from dragoman.model.state import State
 
@@ -138,6 +138,10 @@ class Caller:
         other._headers = {**self._headers, **headers}
         return other
 
+    def in_its_own_version(self) -> Caller:
+        """The same, who reads tasks of other versions in its own: 0.1 and 0.3 share methods, so they say which."""
+        return self if self.version.startswith("1.") else self.with_headers({"A2A-Version": self.version})
+
     def in_tenant(self, tenant: str) -> Caller:
         """The same, in a tenant."""
         other = copy(self)
@@ -158,7 +162,7 @@ class Caller:
         return value
 
     @contextmanager
-    def stream(self, *values: object, **options: Unpack[MessageOptions]) -> Iterator[Events]:
+    def stream(self, *values: object, **options: Unpack[MessageOptions]) -> Generator[Events]:
         """Send a message and follow its task; leaving hangs up."""
         with self._streaming(Operation.STREAM, self.message(*values, **options), options.get("headers")) as events:
             yield events
@@ -183,7 +187,7 @@ class Caller:
         return self._spelling.task(self._call(Operation.CANCEL, {"id": id_of(task), **params}).result)
 
     @contextmanager
-    def subscribe(self, task: Task | str, *, after: object = None) -> Iterator[Events]:
+    def subscribe(self, task: Task | str, *, after: object = None) -> Generator[Events]:
         """Follow a task that exists; leaving hangs up."""
         headers = {} if after is None else {"Last-Event-ID": str(after)}
         with self._streaming(Operation.SUBSCRIBE, {"id": id_of(task)}, headers) as events:
@@ -258,7 +262,7 @@ class Caller:
             raise self._refused(failed) from None
 
     @contextmanager
-    def _streaming(self, operation: Operation, params: Json, headers: dict[str, str] | None) -> Iterator[Events]:
+    def _streaming(self, operation: Operation, params: Json, headers: dict[str, str] | None) -> Generator[Events]:
         spelled = self._spelling.params(operation, params)
         given = {**self._headers, **(headers or {})}
         try:
@@ -319,6 +323,3 @@ class Site:
         """Close the connections of gRPC."""
         for channel in self._channels:
             channel.close()
-
-
-__all__ = ["CALLERS", "ArtifactUpdate", "Caller", "Events", "NumberedEvent", "Refused", "Sent", "Site", "StatusUpdate"]

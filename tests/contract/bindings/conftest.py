@@ -11,7 +11,9 @@ from tests.contract.bindings.agent import Gates, make_agent
 from tests.contract.bindings.caller import CALLERS, Caller, Site
 from tests.contract.bindings.deviations import LACKS
 
-from dragoman import Agent
+from dragoman import Agent, User
+from dragoman.auth.inbound.scheme import InboundRequest
+from dragoman.errors import Unauthenticated
 from dragoman.testing import served
 
 SECONDS = 10
@@ -44,6 +46,51 @@ def gates() -> Gates:
 def house(http: httpx2.Client, gates: Gates) -> Iterator[Site]:
     """The server that all tests share whose settings do not matter."""
     with site(http, make_agent(gates)) as there:
+        yield there
+
+
+async def by_name(request: InboundRequest) -> User:
+    """A caller who says a name is that user; vera may open the vault."""
+    name = request.headers.get("x-name")
+    if name is None:
+        raise Unauthenticated
+    return User(name, permissions=frozenset({"vault-key"}) if name == "vera" else frozenset())
+
+
+@pytest.fixture(scope="package")
+def named(http: httpx2.Client) -> Iterator[Site]:
+    """A server whose callers say who they are, with a skill that not everybody may use."""
+    agent = make_agent(name="named")
+
+    @agent.skill(permission="vault-key")
+    def empty_vault() -> str:
+        """Take everything out."""
+        return "empty"
+
+    with site(http, agent, auth=by_name) as there:
+        yield there
+
+
+@pytest.fixture(scope="package")
+def tight(http: httpx2.Client) -> Iterator[Site]:
+    """A server of narrow limits, some of them for each user."""
+    limits = {"parts": 3, "nesting": 12, "caller_tasks": 1, "caller_streams": 1, "body": 20_000}
+    with site(http, make_agent(name="tight"), auth=by_name, limits=limits) as there:
+        yield there
+
+
+@pytest.fixture(scope="package")
+def hurried(http: httpx2.Client) -> Iterator[Site]:
+    """A server at which each user has three requests."""
+    with site(http, make_agent(name="hurried"), auth=by_name, limits={"rate": 0.01, "burst": 3}) as there:
+        yield there
+
+
+@pytest.fixture(scope="package")
+def demanding(http: httpx2.Client) -> Iterator[Site]:
+    """A server whose agent requires an extension."""
+    agent = make_agent(name="demanding", extensions=[{"uri": "https://example.com/x", "required": True}])
+    with site(http, agent) as there:
         yield there
 
 

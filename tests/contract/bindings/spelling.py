@@ -17,6 +17,7 @@ from dragoman.model.operation import ListTasksResponse, Operation, TaskPushNotif
 
 Json = dict[str, Any]
 Event = Task | Message | StatusUpdate | ArtifactUpdate
+ROLES = {"ROLE_USER": "user", "ROLE_AGENT": "agent"}
 TASK_PARAMETERS = (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE)
 
 
@@ -181,7 +182,7 @@ class Version03(Older):
     def spell_message(self, message: Json) -> Json:
         """Spell the user's message."""
         parts = [self.spell_part(part) for part in message["parts"]]
-        return {"kind": "message", **message, "role": "user", "parts": parts}
+        return {"kind": "message", **message, "role": ROLES[message["role"]], "parts": parts}
 
     def params(self, operation: Operation, params: Json) -> Json:
         if operation in (Operation.SEND, Operation.STREAM):
@@ -322,7 +323,7 @@ class Version01(Version03):
         message = params["message"]
         spelled: Json = {
             "message": {
-                "role": "user",
+                "role": ROLES[message["role"]],
                 "parts": [self.spell_part(part) for part in message["parts"]],
                 **{name: message[name] for name in ("metadata",) if name in message},
             },
@@ -357,11 +358,7 @@ class Version01(Version03):
         if "artifact" not in update:
             return model_of(update, StatusUpdate)
         artifact = dict(update["artifact"])
-        flags = {
-            mine: artifact.pop(theirs)
-            for theirs, mine in (("append", "append"), ("lastChunk", "lastChunk"))
-            if theirs in artifact
-        }
+        flags = {name: artifact.pop(name) for name in ("append", "lastChunk") if name in artifact}
         update["artifact"] = {"artifactId": str(artifact.pop("index", 0)), **artifact}
         return model_of({**update, **flags}, ArtifactUpdate)
 

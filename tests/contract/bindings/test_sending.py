@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
 from tests.contract.bindings.agent import Gates
-from tests.contract.bindings.caller import Caller, Refused, Site
+from tests.contract.bindings.caller import Caller, Refused
 from tests.contract.bindings.deviations import state_in
 
 from dragoman import Message, State, Task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -99,7 +99,7 @@ class HttpTransport(Transport):
         return Answer(self.result(value, response.status_code, response.headers), response.headers)
 
     @contextmanager
-    def stream(self, operation: Operation, params: Json, headers: Headers, tenant: str) -> Iterator[Stream]:
+    def stream(self, operation: Operation, params: Json, headers: Headers, tenant: str) -> Generator[Stream]:
         method, path, body = self.request(operation, params, tenant)
         with self.http.stream(method, self.url + path, **self._content(body, headers)) as response:
             if response.headers["content-type"] != "text/event-stream":
@@ -248,7 +248,7 @@ class Grpc(Transport):
             return Answer(_EMPTY_PAGE | value if operation is Operation.LIST else value, metadata)
 
     @contextmanager
-    def stream(self, operation: Operation, params: Json, headers: Headers, tenant: str) -> Iterator[Stream]:
+    def stream(self, operation: Operation, params: Json, headers: Headers, tenant: str) -> Generator[Stream]:
         with self._calling(operation, params, headers, tenant) as (call, method):
             try:
                 first = next(call)
@@ -258,7 +258,7 @@ class Grpc(Transport):
             yield Stream(self._events(first, call, method, int(metadata.get("first-event-id", 0))), metadata)
 
     @contextmanager
-    def _calling(self, operation: Operation, params: Json, headers: Headers, tenant: str) -> Iterator[tuple[Any, Any]]:
+    def _calling(self, operation: Operation, params: Json, headers: Headers, tenant: str) -> Generator[tuple[Any, Any]]:
         name = GRPC_METHODS_0_3.get(operation, operation.value) if self.version == "0.3" else operation.value
         path = f"/{GRPC_SERVICES[self.version]}/{name}"
         method = METHODS[path]
@@ -286,7 +286,7 @@ class Grpc(Transport):
         encoded = dict(metadata).get("grpc-status-details-bin")
         status = {} if encoded is None else codec_of("google.rpc").decode("Status", encoded)
         text = call.details()
-        if self.version == "0.3":
+        if self.version == "0.3" and status:
             # Its SDKs know an error by the name before the text.
             name, _, text = text.partition(": ")
             assert name.endswith("Error"), call.details()
