@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.clocks import EagerClock
 
 from dragoman import Agent, State, Task
 from dragoman.client.event import Event, NumberedEvent
@@ -21,16 +22,6 @@ from dragoman.model.operation import Operation
 from dragoman.server.agent.in_process import connect
 
 CUT = CannotConnect("cut", reason="CONNECTION_LOST")
-
-
-class EagerClock:
-    """Time that passes as soon as somebody waits for it."""
-
-    def now(self) -> int:
-        return 0
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Any:
-        return asyncio.get_running_loop().call_soon(callback)
 
 
 class Cutting:

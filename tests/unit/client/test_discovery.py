@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clocks import SettableClock
 
 from dragoman import Agent, Client
 from dragoman.client import discovery
@@ -296,17 +297,10 @@ def test_a_tag_is_kept_for_an_hour_after_its_card_ran_out() -> None:
 
 
 def test_a_clock_that_is_set_back_makes_no_card_young() -> None:
-    now = 1_800_000_000_000
-
-    class Wall:
-        def now(self) -> int:
-            return now
-
-        def call_later(self, seconds: float, callback: Any) -> Any: ...
-
-    cache = CardCache(Wall())
+    clock = SettableClock()
+    cache = CardCache(clock)
     cache.store("a", entry("a"), "", "")
-    now -= 3_600_000
+    clock.jump(-3600)
     assert cache.fresh("a") is None
 
 

@@ -8,12 +8,13 @@ import os
 import runpy
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clocks import EagerClock
 
 from dragoman import Agent, Client, State
 from dragoman.client.connect import SHARED_CARDS, connect
@@ -49,25 +50,11 @@ def lines(logged: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.getMessage()) for record in logged.records]
 
 
-class Away:
-    """Time that passes as soon as somebody waits for it. `slept` is how long each wait would have been."""
-
-    def __init__(self) -> None:
-        self.slept: list[float] = []
-
-    def now(self) -> int:
-        return int(sum(self.slept) * 1000)
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Any:
-        self.slept.append(seconds)
-        return asyncio.get_running_loop().call_soon(callback)
-
-
 # -- the pauses ------------------------------------------------------------------------------------------------------
 
 
 async def test_the_pauses_grow_to_some_seconds_and_end_after_the_time_given() -> None:
-    clock = Away()
+    clock = EagerClock()
     outage = Outage(60, clock)
     with pytest.raises(CannotConnect) as caught:
         while True:
@@ -80,7 +67,7 @@ async def test_the_pauses_grow_to_some_seconds_and_end_after_the_time_given() ->
 
 
 async def test_a_sign_of_life_begins_the_time_anew(logged: pytest.LogCaptureFixture) -> None:
-    clock = Away()
+    clock = EagerClock()
     outage = Outage(60, clock)
     for _ in range(3):
         while sum(clock.slept) < 50:
@@ -92,7 +79,7 @@ async def test_a_sign_of_life_begins_the_time_anew(logged: pytest.LogCaptureFixt
 
 
 async def test_what_is_over_at_the_first_attempt_is_not_worth_a_word(logged: pytest.LogCaptureFixture) -> None:
-    outage = Outage(60, Away())
+    outage = Outage(60, EagerClock())
     await outage.pause(REFUSED)
     outage.reset()
     assert lines(logged) == []
@@ -112,7 +99,7 @@ async def test_what_is_over_at_the_first_attempt_is_not_worth_a_word(logged: pyt
     ],
 )
 def test_what_a_restart_may_cause_is_waited_for(problem: CannotConnect, covered: bool) -> None:
-    assert Outage(60, Away()).covers(problem) is covered
+    assert Outage(60, EagerClock()).covers(problem) is covered
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan")])
@@ -263,7 +250,7 @@ async def test_a_send_that_failed_in_the_agent_is_not_repeated() -> None:
 
 async def test_reading_a_task_gives_up_after_its_retries_and_within_a_stream_after_its_time() -> None:
     for outage_of, expected in ((lambda _: None, 5), (lambda clock: Outage(60, clock), 60)):
-        clock = Away()
+        clock = EagerClock()
         async with AgentStub(lambda got: result(got, task())) as stub:
             connection = connect(ClientOptions(stub.url), clock)
             await connection.card()

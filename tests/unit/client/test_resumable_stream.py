@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from support.clocks import EagerClock
 
 from dragoman import State, Task
 from dragoman.client.event import Event, NumberedEvent
@@ -73,20 +74,6 @@ def numbered(first: int, *events: Any) -> list[NumberedEvent]:
 
 def bare(*events: Any) -> list[NumberedEvent]:
     return [NumberedEvent(0, event) for event in events]
-
-
-class EagerClock:
-    """Time that passes as soon as somebody waits for it. `slept` is how long each wait would have been."""
-
-    def __init__(self) -> None:
-        self.slept: list[float] = []
-
-    def now(self) -> int:
-        return int(sum(self.slept) * 1000)
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Any:
-        self.slept.append(seconds)
-        return asyncio.get_running_loop().call_soon(callback)
 
 
 class Scripted:

@@ -26,6 +26,7 @@ from dragoman.stores.postgres.sql.partition import (
     partition_of,
 )
 from dragoman.stores.postgres.sql.retention import DROP_AFTER, SweepPauses
+from dragoman.testing import Clock
 
 COMPACT = Sweep(compact_before_ms=NOW + 1)
 PARTITIONS = """
@@ -303,24 +304,14 @@ async def test_a_read_locks_the_partition_of_its_task_only(cluster: Cluster) -> 
         assert await node.append(row) == "committed"
 
 
-class TestClock(SystemClock):
-    """A clock that can be set forward."""
-
-    __test__ = False
-    later = 0
-
-    def now(self) -> int:
-        return super().now() + self.later
-
-
 async def test_reserved_numbers_are_given_up_before_their_day_can_go(cluster: Cluster) -> None:
-    node, clock = await cluster.node(), TestClock()
+    node, clock = await cluster.node(), Clock(SystemClock().now())
     task_numbers = TaskNumbers(node.database, clock)
     await task_numbers.open()
     first = task_numbers.next()
     await task_numbers.renew()
     assert task_numbers.next() == first + 1
-    clock.later = numbers.RENEW_MS
+    clock.move(numbers.RENEW_MS / 1000)
     await task_numbers.renew()
     assert task_numbers.next() >= first + numbers.BLOCK
 
