@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from deployed import (
+from promql import read_expression
+from support.deployed import (
     ALERTS,
     DEPLOY,
     ROOT,
@@ -21,7 +22,6 @@ from deployed import (
     series,
     unknown_names,
 )
-from promql import read_expression
 
 from dragoman.cli.main import VERBS
 

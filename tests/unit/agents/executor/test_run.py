@@ -9,9 +9,9 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from executor_scripted import Said, Scripted, agent_of, answer_of, begin, connected
 from opentelemetry import trace as otel
-from otlp_collector import collected_spans
+from support.otlp_collector import collected_spans
+from unit.agents.executor.scripted import Said, Scripted, agent_of, answer_of, begin, connected
 
 from dragoman import Client, State, Task
 from dragoman.agents.executor.plain import PlainContext

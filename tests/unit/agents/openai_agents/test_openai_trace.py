@@ -8,7 +8,7 @@ from typing import Any
 
 import agents as sdk
 from opentelemetry import trace as otel
-from otlp_collector import collected_spans
+from support.otlp_collector import collected_spans
 
 from dragoman import Agent, Client
 from dragoman.agents.openai_agents import OpenAiRuns
