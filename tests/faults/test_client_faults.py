@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
-import runpy
 import socket
 import ssl
 import tracemalloc
@@ -16,6 +15,22 @@ from typing import Any
 
 import pytest
 import trustme
+from support.stub_server import (
+    After,
+    AgentStub,
+    Close,
+    Hold,
+    Reset,
+    Stub,
+    card,
+    chunked,
+    event,
+    head,
+    html,
+    reply,
+    stream,
+    task,
+)
 
 from dragoman import Agent, Client, Context, Task
 from dragoman.client.connect import SHARED_CARDS
@@ -33,13 +48,6 @@ from dragoman.server.agent.in_process import connect as in_process
 from dragoman.server.build import build
 from dragoman.server.config.settings import Settings
 from dragoman.testing import Clock
-
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "unit" / "net" / "stub_server.py"))
-Stub, AgentStub, Got, After = STUB["Stub"], STUB["AgentStub"], STUB["Got"], STUB["After"]
-Close, Reset, Hold = STUB["Close"], STUB["Reset"], STUB["Hold"]
-reply, head, html, chunked = STUB["reply"], STUB["head"], STUB["html"], STUB["chunked"]
-card, task, event, stream = STUB["card"], STUB["task"], STUB["event"], STUB["stream"]
 
 MB = 1024 * 1024
 IN_TIME = 10

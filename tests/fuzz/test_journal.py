@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman.engine.call import CallContext
 from dragoman.engine.operations import EngineSettings

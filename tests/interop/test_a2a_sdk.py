@@ -1,14 +1,12 @@
 """Our server driven by the official client of a2a-sdk, which lives in an environment of its own."""
 
-import importlib.util
 import json
 import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from interop import agents
 
 from dragoman.testing import served
 
@@ -24,24 +22,12 @@ pytestmark = [
 ]
 
 
-def load_agents() -> ModuleType:
-    # By path: the plain name `agents` belongs to the package openai-agents.
-    spec = importlib.util.spec_from_file_location("interop_agents", HERE / "agents.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def text(output: str | bytes | None) -> str:
     return output.decode() if isinstance(output, bytes) else output or ""
 
 
 def drive(*arguments: str) -> tuple[list[dict[str, Any]], str]:
     """The cases the driver printed, and whatever else it had to say."""
-    agents = load_agents()
     with served(agents.guarded, auth=agents.authenticate, push_allow=["127.0.0.1"]) as url:
         try:
             done = subprocess.run(

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Client, Context, Failed, File, Message, Rejected, State, Task
 from dragoman.client.discovery import CardCache

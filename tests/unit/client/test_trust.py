@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import Stub, html, reply
 
 from dragoman import Agent, Client, Server, sync
 from dragoman.client.connect import SHARED_CARDS, connect
@@ -23,9 +23,6 @@ from dragoman.keys.signer import Signer
 from dragoman.model.operation import GetExtendedAgentCardRequest, Operation
 from dragoman.testing import Clock, served
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-Stub, reply, html = (STUB[name] for name in ("Stub", "reply", "html"))
 CARD, JWKS = "/.well-known/agent-card.json", "/.well-known/jwks.json"
 OURS, THEIRS = KeyRing.random().signer(), KeyRing.random().signer()
 

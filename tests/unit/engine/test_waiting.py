@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext

@@ -14,7 +14,7 @@ import yaml
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.metrics.exposition import label_name, prometheus_name
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "dragoman.json"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
