@@ -85,24 +85,6 @@ def plain(shown: Any) -> Any:
 # -- send_message ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("S4-26", "S4-27", "S4-29", "S4-30", "S4-40", "S4-59")
-async def test_an_answer_with_artifacts_is_understood_and_kept(hosted: Any, foreign: Any) -> None:
-    foreign.answers["message/send"] = adk()
-    async with hosted() as host:
-        agent_id = await host.agent(foreign.url)
-        task = await host.ok("send_message", agent_id=agent_id, text="Say hello")
-        assert plain(task) == adk()
-        assert (task["text"], task["agent_id"]) == ("Hello", agent_id)
-        body = foreign.bodies[0]
-        assert (body["jsonrpc"], body["method"]) == ("2.0", "message/send")
-        sent = body["params"]["message"]
-        assert (sent["role"], sent["parts"]) == ("user", [{"kind": "text", "text": "Say hello"}])
-        assert sent["messageId"]
-        # The agent knows nothing of tasks: then what is known here is shown.
-        again = await host.ok("get_task", task_id="t-1")
-        assert plain(again) == plain(task)
-
-
 @pytest.mark.requirement("S4-28", "S4-29", "S4-31", "S4-40", "S4-59")
 async def test_an_answer_with_history_is_understood_and_kept(hosted: Any, foreign: Any) -> None:
     foreign.answers |= {"message/send": LANGGRAPH, "tasks/get": None}
@@ -171,28 +153,6 @@ async def test_an_agent_that_says_nothing_is_given_up(hosted: Any, foreign: Any)
     foreign.let_go("message/send")
 
 
-async def test_by_default_the_limit_is_a_minute(hosted: Any) -> None:
-    async with hosted() as host:
-        assert (host.server.context.options.answer_seconds, host.server.context.options.wait_seconds) == (60, 45)
-
-
-@pytest.mark.requirement("S4-60")
-async def test_states_have_underscores(hosted: Any, foreign: Any) -> None:
-    words = ["submitted", "working", "input-required", "completed", "failed", "canceled"]
-    async with hosted() as host:
-        agent_id = await host.agent(foreign.url)
-        for number, word in enumerate(words):
-            foreign.answers["message/send"] = foreign.answers["tasks/get"] = {
-                "id": str(number),
-                "status": {"state": word},
-            }
-            await host.call("send_message", agent_id=agent_id, text="hi", wait_seconds=0)
-            # Until the agent has answered, its id is not known here.
-            while (result := await host.call("get_task", task_id=str(number))).structured_content is None:
-                assert result.content[0].text == f"Task not found: {number}"
-            assert result.structured_content["status"]["state"] == word.replace("-", "_")
-
-
 # -- send_streaming_message and subscribe_to_task ----------------------------------------------------------------------
 
 
@@ -256,22 +216,6 @@ async def test_a_task_nobody_knows_is_not_found(hosted: Any) -> None:
     async with hosted() as host:
         for tool in ("get_task", "cancel_task", "subscribe_to_task"):
             assert await host.error(tool, task_id="nope") == "Task not found: nope"
-
-
-@pytest.mark.requirement("S4-42", "S4-43", "S4-44")
-async def test_tasks_are_listed_the_newest_first_and_no_more_than_wanted(hosted: Any, foreign: Any) -> None:
-    async with hosted() as host:
-        assert (await host.call("list_tasks")).content[0].text == "[]"
-        agent_id = await host.agent(foreign.url)
-        for number in range(5):
-            foreign.answers["message/send"] = adk(f"t-{number}", str(number))
-            await host.ok("send_message", agent_id=agent_id, text="hi")
-        listed = (await host.ok("list_tasks"))["tasks"]
-        assert [each["id"] for each in listed] == ["t-4", "t-3", "t-2", "t-1", "t-0"]
-        assert plain(listed[0]) == adk("t-4", "4")
-        assert listed[0]["agent_id"] == agent_id
-        assert [each["id"] for each in (await host.ok("list_tasks", limit=2))["tasks"]] == ["t-4", "t-3"]
-        assert len((await host.ok("list_tasks", limit=99))["tasks"]) == 5
 
 
 async def test_looking_at_tasks_does_not_change_their_order(hosted: Any, foreign: Any) -> None:
