@@ -1,4 +1,4 @@
-"""What all tests need: no card or log level left behind by another test, and a Ctrl-C that counts."""
+"""What all tests need: no card or log level left behind by another test, and signals as in a terminal."""
 
 from __future__ import annotations
 
@@ -50,8 +50,24 @@ def _keep_folders_in_memory() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
+def _reset_signals(*, is_worker: bool) -> None:
+    """Let the programs of the tests handle all signals, also when a background job or `nohup` runs the suite.
+
+    A shell starts background jobs with SIGINT and SIGQUIT ignored, `nohup` ignores SIGHUP, and programs inherit that.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGQUIT, signal.SIGHUP):
+        if is_worker or signal.getsignal(number) is signal.SIG_IGN:
+            # As good as ignored, but programs do not inherit it: the suite survives the end of the terminal.
+            signal.signal(number, lambda _number, _frame: None)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all tests are collected: they are no garbage
+    _reset_signals(is_worker=hasattr(config, "workerinput"))
     # To load the authorities of the world takes an HTTP client 25 ms, each time, and no test calls out into it. Here,
     # and in all programs that tests start, one counts: of a key that nobody has.
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
@@ -69,11 +85,6 @@ def pytest_configure(config: pytest.Config) -> None:
         warm_start.share()
     postgres_server.install()
     proofs.install(config)
-    # What a shell starts in the background ignores SIGINT, and so do all programs that it starts: commands of the
-    # tests must not.
-    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    if is_ignored and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -14,12 +14,12 @@ import pytest
 
 # The most files and calls of each walk.
 BOUNDS = {
-    "send": (30, 230),
-    "stream": (34, 400),
-    "grpc": (40, 330),
+    "send": (30, 200),
+    "stream": (34, 398),
+    "grpc": (37, 315),
     "call": (26, 165),
     "tool": (43, 292),
-    "webhook": (57, 960),
+    "webhook": (57, 730),
 }
 # Now and then something else happens in the same moment, such as the end of an earlier request: then it is tried again.
 TRIES = 3

@@ -13,12 +13,13 @@ import pytest
 from console.browser import DESKTOP, PHONE, View
 from console.driving import axe, press, sideways, tab_to
 from console.hostile import DATA, LARGE, NAMES, TEXTS
-from console.receiving import Receiver
 from console.sending import send, state_of
 from console.serving import AGENTS, ServedConsole
 from console.stored_tasks import TimedEvent, add_task, chunk_event, status_event, task_json
 from console.watching import Watch
 from playwright.async_api import Locator, Page, expect
+from support.http_server import Answer
+from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Client
 from dragoman.engine.ports.store import Note
@@ -346,14 +347,17 @@ async def test_a_compacted_task_says_so_and_has_its_result(visit: Any, serve: An
 # -- webhooks ----------------------------------------------------------------------------------------------------------
 
 
+# What is refused is not sent again for an hour, unless somebody asks.
+REFUSED = {"Retry-After": "3600"}
+
+
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as receiver:
+        yield receiver
 
 
-async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serve: Any, receiver: Receiver):
+async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serve: Any, receiver: WebhookReceiver):
     server = serve(AGENTS, "--push-allow", "127.0.0.1")
     async with Client(f"{server.url}/agents/studio") as client:
         task = await send(client, tool="paced", arguments={"total": 9}, wait=False)
@@ -377,13 +381,13 @@ async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serv
         for secret in ("s3cret", "k3y-of-hook"):
             assert secret not in await page.content()
 
-        receiver.status = 503
-        came = len(receiver.deliveries)
+        receiver.answer = Answer(503, headers=REFUSED)
+        came = len(receiver.requests)
         await send(client, "two", task=task, wait=False)
         await asyncio.to_thread(receiver.wait, came + 1)
         await expect(table.get_by_text("HTTP 503")).to_be_visible()
         await expect(table.get_by_text("failing since")).to_be_visible()
-        receiver.status = 200
+        receiver.answer = 200
         await page.get_by_role("button", name="Retry now").click()
         await asyncio.to_thread(receiver.wait, came + 2)
         await expect(page.get_by_role("button", name="Retry now")).to_have_count(0)
@@ -393,7 +397,7 @@ async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serv
         await send(client, "stop", task=task)
         await expect(table.get_by_text("delivered", exact=True)).to_be_visible()
         await expect(table.get_by_text(re.compile(r"^(\d+) of \1$"))).to_be_visible()
-        assert receiver.deliveries[-1].body["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert receiver.requests[-1].json["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
         await page.get_by_role("button", name="Delete").click()
         await page.get_by_role("dialog").get_by_role("button", name="Keep").click()
         await expect(table).to_be_visible()
@@ -410,12 +414,12 @@ async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serv
 @pytest.mark.parametrize("dark", [pytest.param(False, id="light"), pytest.param(True, id="dark")])
 @pytest.mark.parametrize("view", [pytest.param(DESKTOP, id="desktop"), pytest.param(PHONE, id="phone")])
 async def test_every_tab_is_accessible_and_fits(
-    visit: Any, serve: Any, story: str, subtests: pytest.Subtests, receiver: Receiver, view: View, dark: bool
+    visit: Any, serve: Any, story: str, subtests: pytest.Subtests, receiver: WebhookReceiver, view: View, dark: bool
 ):
     server = serve(AGENTS, *KEEP, "--store", story, "--push-allow", "127.0.0.1")
     async with Client(f"{server.url}/agents/studio") as client:
         waiting = await send(client, tool="interview")
-        receiver.status = 500
+        receiver.answer = Answer(500, headers=REFUSED)
         working = await send(client, tool="paced", push=receiver.url, wait=False)
         await asyncio.to_thread(receiver.wait, 1)
     page = await visit(server.address("#/tasks/story"), view=view, dark=dark)

@@ -45,7 +45,7 @@ from dragoman.cli.main import EXIT_CODES, VERBS, group
 from dragoman.client.streams.stream import EventStream
 from dragoman.dialects.errors import status_of
 from dragoman.errors import A2AError
-from dragoman.server.config.settings import SETTINGS, Limits, Settings
+from dragoman.server.config.settings import SETTINGS
 from dragoman.server.http.app import App
 from dragoman.telemetry.metrics import METRICS
 from dragoman.telemetry.metrics.exposition import label_name, prometheus_name
@@ -395,8 +395,7 @@ def test_the_protocols_page_has_a_command_for_every_method_of_grpc() -> None:
 
 
 def default_of(name: str) -> str:
-    limit = name.removeprefix("limits_")
-    value: Any = getattr(Limits(), limit) if limit != name else getattr(Settings(), name)
+    value = SETTINGS[name].default
     if isinstance(value, bool):
         return "on" if value else "off"
     return "none" if value is None or value == () else f"`{value}`"
@@ -407,7 +406,7 @@ def test_every_setting_is_listed_with_its_default_flag_and_variable() -> None:
     expected: dict[str, list[str]] = {}
     for name, info in SETTINGS.items():
         flags = " ".join(f"`{flag}`" for flag in info.flag.split("/")) if info.flag else "none"
-        variable = f"`DRAGOMAN_{name.upper()}`" if info.flag or info.secret else "none"
+        variable = f"`DRAGOMAN_{name.upper()}`" if info.flag or info.help.secret else "none"
         expected[name] = [default_of(name), flags, variable]
     assert shown == expected
 
@@ -491,7 +490,7 @@ def test_contributing_lists_every_make_command_and_no_other() -> None:
 
 
 def test_every_attribute_of_a_span_is_listed() -> None:
-    files = ("telemetry/conventions.py", "telemetry/mcp_calls.py", "engine/traces.py", "webhooks/traces.py")
+    files = ("telemetry/conventions.py", "telemetry/mcp_calls.py", "engine/execute/traces.py", "webhooks/traces.py")
     source = "\n".join((DOCS.parent / "src/dragoman" / file).read_text() for file in (*files, "telemetry/spans.py"))
     used = set(re.findall(r'(?<!getLogger\()"((?:a2a|gen_ai|mcp|dragoman|server|http|error)\.[a-z_.]+)"', source))
     listed = {name for row in rows("attribute", "of", "") for name in code(row[0])}

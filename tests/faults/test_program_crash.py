@@ -96,7 +96,7 @@ async def test_a_server_that_stops_without_patience_ends_its_programs(tmp_path: 
         tasks = [await crash.begin(server, name, leash) for name in agents]
         await leash.ready(crash.lines_of(agents))
         guard = at.Watched(server.guard)
-        assert await asyncio.to_thread(server.stop) == 0
+        assert await asyncio.to_thread(server.end) == 0
         assert await leash.free() == ""
         await guard.gone()
     with at.served(tmp_path, agents) as server:
@@ -111,7 +111,7 @@ async def test_a_server_that_stops_with_patience_lets_a_program_finish_whose_cal
         async with Client(server.url) as client:
             sending = asyncio.ensure_future(client.send(str(leash.path)))
             await leash.ready()
-            stopping = asyncio.ensure_future(asyncio.to_thread(server.stop))
+            stopping = asyncio.ensure_future(asyncio.to_thread(server.end))
             leash.release()
             task: Any = await sending
         assert (task.state, task.text) == (State.COMPLETED, f"done: {leash.path}")

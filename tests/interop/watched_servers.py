@@ -8,14 +8,12 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from interop.prometheus_server import until
+from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Client
 from dragoman.errors import DragomanError, TaskNotFound
@@ -77,32 +75,9 @@ class WatchedServer:
         return found[1]
 
 
-@contextmanager
-def receiver() -> Iterator[str]:
+def receiver() -> WebhookReceiver:
     """A receiver of webhooks, which takes what is sent to `/good`, is in trouble at `/bad`, and gone at `/gone`."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response({"/good": 200, "/gone": 410}.get(self.path, 503))
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join(SECONDS)
-        server.server_close()
+    return WebhookReceiver(lambda delivery: {"/good": 200, "/gone": 410}.get(delivery.path, 503), path="")
 
 
 @asynccontextmanager

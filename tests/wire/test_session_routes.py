@@ -20,7 +20,7 @@ from dragoman.model.error import Unauthenticated
 from dragoman.outputs import Ask
 from dragoman.server.agent.base import Backend
 from dragoman.server.build import build
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 from dragoman.testing import Clock, served
 
 SEND, NOT_FOUND = "/a2a/tasks/send", {"error": "Task not found"}

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.client.cards.interface import interfaces_of, transport_name
-from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, ByteBudget, with_response
+from dragoman.client.connection import LIMIT_HINT, ByteBudget, with_response
 from dragoman.client.event import NumberedEvent, TaskAssembler
-from dragoman.client.streams.backoff import RECONNECT, Backoff, Outage, SendBackoff, interrupted_task, may_send_again
+from dragoman.client.streams.backoff import Backoff, Outage, SendBackoff, interrupted_task, may_send_again
 from dragoman.client.streams.observed import observe_call
 from dragoman.client.streams.response import ResponseEvents
 from dragoman.dialects.table import GRPC
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from dragoman.client.cards.interface import Interface
     from dragoman.client.connection import Sender, StreamEvent
     from dragoman.client.discovery import Discovery
+    from dragoman.client.options import ClientOptions
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.model.operation import Request, SubscribeToTaskRequest
@@ -78,28 +79,21 @@ class RemoteConnection:
         sender: Sender,
         discovery: Discovery,
         clock: Clock,
-        *,
-        protocol: str | None = None,
-        transport: str | None = None,
-        connect_timeout: float | None = 10.0,
-        idle_timeout: float | None = None,
-        retries: int = 5,
-        limit: int | None = DEFAULT_LIMIT,
-        reconnect: float = RECONNECT,
+        options: ClientOptions,
     ) -> None:
         self.clock = clock
-        self.reconnect = reconnect
+        self.reconnect = options.reconnect
         # One response, or one event of a stream, must fit into memory, whatever the limit of a task is.
-        self._max_bytes = MAX_RESPONSE if limit is None else limit
+        self._max_bytes = MAX_RESPONSE if options.limit is None else options.limit
         self._target = target
         self._sender = sender
         self._discovery = discovery
-        self._protocol = protocol
-        self._transport = transport
-        self._connect_timeout = connect_timeout
-        self._idle_timeout = idle_timeout
-        self._query_timeout = QUERY_TIMEOUT if idle_timeout is None else min(QUERY_TIMEOUT, idle_timeout)
-        self._retries = retries
+        self._protocol = options.protocol
+        self._transport = options.transport
+        self._connect_timeout = options.connect_timeout
+        self._idle_timeout = idle = options.idle_timeout
+        self._query_timeout = QUERY_TIMEOUT if idle is None else min(QUERY_TIMEOUT, idle)
+        self._retries = options.retries
         self.cached_card: AgentCard | None = target if isinstance(target, AgentCard) else None
         self._interfaces: list[Interface] = []
         self._choosing: asyncio.Task[list[Interface]] | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -35,7 +34,7 @@ class TickingNode(Node):
         environment["DRAGOMAN_SECRET"] = "5ca1ab1e" * 8
         command = [sys.executable, "-m", "dragoman.cli.main", "serve", str(AGENT), "--port", str(self.port)]
         command += ["--node", self.name, "--store", self._store, *self._flags]
-        process = NodeProcess(command, self._folder, environment, stdin=subprocess.PIPE)
+        process = NodeProcess(command, self._folder, environment, has_input=True)
         self.processes.append(process)
         if ready:
             process.ready()

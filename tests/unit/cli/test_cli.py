@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
@@ -156,7 +157,7 @@ def test_serve_has_a_flag_with_help_for_every_setting_that_has_one():
     for info in SETTINGS.values():
         if info.flag is not None:
             assert info.flag.replace("/", " / ") in output
-            assert info.help in output
+            assert info.help.text in output
 
 
 def headings(text: str) -> dict[str, str]:
@@ -190,14 +191,7 @@ def test_every_setting_with_a_flag_stands_under_its_own_group_in_the_full_help()
     groups = headings(CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output)
     for info in SETTINGS.values():
         if info.flag is not None:
-            assert info.flag.partition("/")[0] in groups[info.group]
-
-
-def test_the_flag_of_a_former_name_works_and_is_not_in_the_help(tmp_path: Path):
-    assert "patience" not in CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output
-    done = dragoman(tmp_path, "serve", "--limits-patience", "x")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert '--limits-patience: must be seconds, 0 or more, not "x"' in done.stderr
+            assert info.flag.partition("/")[0] in groups[info.help.group]
 
 
 def test_an_unknown_verb_is_told_with_the_nearest():
@@ -347,6 +341,21 @@ def test_a_signal_stops_it_cleanly(echo: Path, number: signal.Signals, code: int
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err.strip()) == (code, "closed\n", "")
+
+
+@pytest.mark.parametrize("flags", [(), ("--reload",)])
+def test_a_server_in_the_background_ignores_ctrl_c_and_sigterm_stops_it(echo: Path, flags: tuple[str, ...]):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell without job control starts `dragoman serve … &`
+    try:
+        with serving(echo, "app.py", "--port", "0", *flags, lines=4) as (process, lines):
+            process.send_signal(signal.SIGINT)
+            url = lines[0].removeprefix("serving echo at ")
+            with urlopen(url, b"{}", timeout=10) as response:
+                assert response.status == 200
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_host_that_others_reach_prints_a_warning_and_lines_that_work_here(echo: Path):

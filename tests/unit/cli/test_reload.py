@@ -19,7 +19,7 @@ from dragoman.cli.main import group
 from dragoman.cli.serve.options import FRAMEWORKS, ServeArguments
 from dragoman.cli.serve.watched import WatchedFiles, watched_files
 from dragoman.errors import ConfigError
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 
 from .conftest import Run, Terminal
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clocks import SettableClock
 
 from dragoman import Agent, Client
 from dragoman.client import discovery
 from dragoman.client.connect import SHARED_CARDS, connect
 from dragoman.client.discovery import CardCache, ResolvedCard, is_card_url
+from dragoman.client.options import ClientOptions
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, BadResponse, ConfigError, Overloaded
 from dragoman.testing import Clock, served
@@ -173,7 +175,7 @@ class Timed:
 
     async def __aenter__(self) -> Timed:
         await self.stub.__aenter__()
-        self.connection = connect(self.stub.url, clock=self.clock)
+        self.connection = connect(ClientOptions(self.stub.url), self.clock)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -295,17 +297,10 @@ def test_a_tag_is_kept_for_an_hour_after_its_card_ran_out() -> None:
 
 
 def test_a_clock_that_is_set_back_makes_no_card_young() -> None:
-    now = 1_800_000_000_000
-
-    class Wall:
-        def now(self) -> int:
-            return now
-
-        def call_later(self, seconds: float, callback: Any) -> Any: ...
-
-    cache = CardCache(Wall())
+    clock = SettableClock()
+    cache = CardCache(clock)
     cache.store("a", entry("a"), "", "")
-    now -= 3_600_000
+    clock.jump(-3600)
     assert cache.fresh("a") is None
 
 
@@ -444,7 +439,7 @@ async def test_a_server_at_its_limit_is_asked_again_when_it_says() -> None:
     answers = [reply({}, 429, Retry_After="7")]
     clock = Clock()
     async with Stub(lambda _: answers.pop() if answers else reply(card((stub.url, "jsonrpc")))) as stub:
-        connection = connect(stub.url, clock=clock)
+        connection = connect(ClientOptions(stub.url), clock)
         waiting = asyncio.ensure_future(connection.card())
         async with asyncio.timeout(10):
             while not clock.pending:  # noqa: ASYNC110
@@ -455,7 +450,7 @@ async def test_a_server_at_its_limit_is_asked_again_when_it_says() -> None:
         async with asyncio.timeout(10):
             assert (await waiting).name == "stub"
         answers.append(reply({}, 429))
-        other = connect(stub.url, retries=0, clock=clock)
+        other = connect(ClientOptions(stub.url, retries=0), clock)
         with pytest.raises(Overloaded):
             await other.card()
         await other.close()

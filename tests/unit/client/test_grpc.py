@@ -101,7 +101,7 @@ class CuttingProxy:
 
         async with await asyncio.start_server(accept, "127.0.0.1", 0) as listening:
             yield f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        self.cut()
+            self.cut()  # from Python 3.12 on, the end of a server waits for its connections
         await asyncio.gather(*self._passing)
 
     def cut(self) -> None:

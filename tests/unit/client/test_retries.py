@@ -13,6 +13,7 @@ import pytest
 
 from dragoman import Client
 from dragoman.client.connect import SHARED_CARDS, connect
+from dragoman.client.options import ClientOptions
 from dragoman.client.streams.backoff import Backoff
 from dragoman.errors import CannotConnect, InternalError, Overloaded, ServerError
 from dragoman.model.message import Message
@@ -56,7 +57,7 @@ class Scene:
 
     async def __aenter__(self) -> Scene:
         await self.stub.__aenter__()
-        self.connection = connect(self.stub.url, clock=self.clock, retries=self.retries)
+        self.connection = connect(ClientOptions(self.stub.url, retries=self.retries), self.clock)
         await self.connection.card()
         return self
 
@@ -217,7 +218,7 @@ async def test_waiting_of_one_call_is_not_the_wait_of_another() -> None:
 @pytest.mark.parametrize("operation", ["send", "stream", "card"])
 async def test_who_was_never_there_is_not_waited_for(operation: str) -> None:
     clock = Clock()
-    connection = connect("http://127.0.0.1:1", clock=clock)
+    connection = connect(ClientOptions("http://127.0.0.1:1"), clock)
     async with asyncio.timeout(10):
         with pytest.raises(CannotConnect):
             if operation == "send":

@@ -12,6 +12,7 @@ import pytest
 
 from dragoman import Agent, Client, Server, sync
 from dragoman.client.connect import SHARED_CARDS, connect
+from dragoman.client.options import ClientOptions
 from dragoman.client.trust import MAX_BYTES, key_url_of, load_keys
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, CannotConnect, ConfigError, DragomanError, Overloaded
@@ -341,7 +342,7 @@ async def test_keys_are_remembered_as_cards_are_and_asked_for_again_when_they_do
     clock, signer = Clock(), OURS
     pages: dict[str, Any] = {CARD: lambda url: signed(card_at(url), signer), JWKS: OURS.jwks()}
     async with site(pages) as stub:
-        connection = connect(stub.url, trust=True, clock=clock)
+        connection = connect(ClientOptions(stub.url, trust=True), clock)
         for _ in range(3):
             await connection.card()
         assert stub.paths() == [CARD, JWKS]
@@ -375,7 +376,7 @@ async def test_a_card_that_did_not_change_is_checked_again_for_its_key_may_be_wi
         return reply(signed(card_at(stub.url)), ETag='"1"')
 
     async with Stub(answer) as stub:
-        connection = connect(stub.url, trust=True, clock=clock)
+        connection = connect(ClientOptions(stub.url, trust=True), clock)
         await connection.card()
         clock.move(301)
         assert (await connection.card()).name == "stub"
@@ -474,7 +475,7 @@ async def test_the_extended_card_is_checked_too() -> None:
                     with pytest.raises(BadCard) as caught:
                         await client.extended_card()
                     assert caught.value.reason == reason
-        connection = connect(stub.url)
+        connection = connect(ClientOptions(stub.url))
         found: Any = await connection.perform(Operation.EXTENDED_CARD, GetExtendedAgentCardRequest())
         assert found.name == "stub"
         await connection.close()

@@ -12,7 +12,7 @@ import pytest
 from dragoman import User
 from dragoman.console.access import Viewer
 from dragoman.console.api import ANY, ApiRoute, ConsoleApi
-from dragoman.engine.accept.quota import MemoryQuota
+from dragoman.engine.quota import MemoryQuota
 from dragoman.transports.http import Request, SharedResources
 
 STRANGER = Viewer()

@@ -16,8 +16,8 @@ from dragoman.model.operation import Operation, SendMessageRequest
 
 ASKED = (None, *VERSIONS)
 DEFAULT = Dialects()
-for_method, for_row, answering = DEFAULT.for_method, DEFAULT.for_row, DEFAULT.response_dialect
-REST_03 = for_row(rest_row(["v1"]), None)
+for_method, answering = DEFAULT.for_method, DEFAULT.response_dialect
+REST_03 = DEFAULT.match_row(Operation.SEND, rest_row(["v1"]), None).dialect
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,9 @@ def test_every_method_of_the_table_reads_its_parameters() -> None:
     ],
 )
 def test_the_path_decides_for_row(path_is_v1: bool, asked: str | None, dialect: Any) -> None:
-    assert for_row(rest_row(["v1"] if path_is_v1 else []), asked) is dialect
+    row = rest_row(["v1"] if path_is_v1 else [])
+    match = DEFAULT.match_row(Operation.GET, row, asked)
+    assert (match.operation, match.dialect) == (Operation.GET, dialect)
 
 
 def test_a_server_may_flip_what_0_3_does_without_blocking() -> None:
@@ -182,7 +184,7 @@ def test_a_server_may_flip_what_0_3_does_without_blocking() -> None:
     rpc = dialects.for_method("message/send", None).dialect.read_values(
         Operation.SEND, {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "a"}]}}
     )
-    rest = dialects.for_row(rest_row(["v1"]), None).read_values(
+    rest = dialects.match_row(Operation.SEND, rest_row(["v1"]), None).dialect.read_values(
         Operation.SEND, {"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "a"}]}}
     )
 

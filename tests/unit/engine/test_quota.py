@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.clocks import SettableClock
 
 from dragoman import Agent, User
 from dragoman.engine.accept import quota as quota_module
-from dragoman.engine.accept.quota import (
+from dragoman.engine.call import CallContext
+from dragoman.engine.quota import (
     SMALL_REQUEST_BYTES,
     CallerCounter,
     Lease,
@@ -21,7 +23,6 @@ from dragoman.engine.accept.quota import (
     RateLimiter,
     caller_of,
 )
-from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import InvalidParams, Overloaded
 from dragoman.model.operation import SubscribeToTaskRequest
@@ -412,29 +413,16 @@ def test_there_is_room_for_so_many_callers_and_no_more(clock: Clock, monkeypatch
     assert refused(rate, "address 999")
 
 
-class Wall:
-    """A clock that can be set back."""
-
-    def __init__(self) -> None:
-        self.time = 1_800_000_000_000
-
-    def now(self) -> int:
-        return self.time
-
-    def call_later(self, seconds: float, callback: Any) -> Any:
-        raise NotImplementedError
-
-
 def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
-    wall = Wall()
-    rate = RateLimiter(1, 2, wall)
+    clock = SettableClock()
+    rate = RateLimiter(1, 2, clock)
     for _ in range(2):
         rate.take(ALICE)
-    wall.time -= 3_600_000
+    clock.jump(-3600)
     assert [refused(rate), refused(rate), refused(rate)] == [None, None, 1]
     for number in range(10):
         rate.take(f"address {number}")
-    wall.time += 10_000
+    clock.jump(10)
     rate.take(BOB)
     assert len(rate) == 1
 

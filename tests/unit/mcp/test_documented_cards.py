@@ -233,15 +233,6 @@ async def test_a_card_of_ours_passes(hosted: Any) -> None:
 # -- what is known -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("S4-23")
-async def test_a_new_server_knows_nobody(hosted: Any, foreign: Any) -> None:
-    async with hosted() as host:
-        await host.agent(foreign.url)
-    async with hosted() as host:
-        result = await host.call("list_remote_agents")
-        assert (result.content[0].text, result.structured_content["agents"]) == ("[]", [])
-
-
 @pytest.mark.requirement("S4-54", "S4-55")
 async def test_the_extended_card_is_the_whole_record(hosted: Any, foreign: Any) -> None:
     async with hosted() as host:

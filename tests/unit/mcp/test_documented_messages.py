@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from types import ModuleType
 from typing import Any
 
@@ -16,19 +15,6 @@ STARTED = "Task started. Use subscribe_to_task for streaming updates."
 SUBSCRIBED = "Subscribed to task events."
 
 agent = Agent("Many", description="Behaves in many ways")
-
-
-@agent.skill
-def echo(text: str) -> str:
-    """Say it again."""
-    return text
-
-
-@agent.skill
-async def count(n: int) -> AsyncIterator[str]:
-    """Count."""
-    for number in range(1, n + 1):
-        yield f"{number} "
 
 
 @agent.skill

@@ -10,7 +10,8 @@ import pytest
 
 from dragoman import User
 from dragoman.model.error import ConfigError
-from dragoman.server.config.settings import Settings, load_settings
+from dragoman.server.config.loader import load_settings
+from dragoman.server.config.settings import Settings
 from dragoman.server.http.authentication import AuthSettings
 
 

@@ -27,7 +27,7 @@ from dragoman.errors import AuthError, Unauthenticated
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError
 from dragoman.server.build import build
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 from dragoman.testing import Clock, served
 
 CARD = "/.well-known/agent-card.json"

@@ -181,7 +181,7 @@ class World:
         for live in list(self.service._tasks.live.values()):
             if live.worker is not None:
                 live.worker.cancel()
-        self.service._tasks.close()
+        self.service.runner.close()
         workers = list(self.courier.workers)
         self.courier._closed = True
         for delivery in self.courier._deliveries.values():

@@ -36,7 +36,7 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
     """
     from dragoman.cli.printing import out, print_json
     from dragoman.client.discovery import CardRecorder
-    from dragoman.client.message import fetch_schemas
+    from dragoman.client.skill_schema import fetch_schemas
     from dragoman.model.error import ConfigError
 
     if jwks is not None and not validate:
@@ -168,7 +168,7 @@ def _security(card: AgentCard) -> Iterator[str]:
 
 
 def _skills(card: AgentCard, schemas: dict[str, Any]) -> Iterator[str]:
-    from dragoman.client.message import skill_schema
+    from dragoman.client.skill_schema import skill_schema
     from dragoman.schema.budget import step_budget
     from dragoman.schema.outline import Outline
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from dragoman.webhooks.service import DeliveryService
 
 logger = logging.getLogger("dragoman.compat")
+
 _NO_CARD = b'{"error":"agent card not configured"}'
 
 

@@ -330,12 +330,12 @@ async def test_what_an_artifact_costs_does_not_grow_with_those_before_it() -> No
 
     ctx: Any = SimpleNamespace(invocation_id="i", branch=None, artifact_service=None, session=None)
     telling = RemoteEvents(ctx, "far")
-    told: list[Event] = []
+    taken: list[Event] = []
     for number in range(50):
         event: Any = Looked(number)
-        told += await telling.take(event)
-    assert [from_genai(event.content.parts[0]).data for event in told] == list(range(49))
-    assert {event.custom_metadata["a2a:context_id"] for event in told} == {"c"}
+        taken += await telling.take(event)
+    assert [from_genai(event.content.parts[0]).data for event in taken] == list(range(49))
+    assert {event.custom_metadata["a2a:context_id"] for event in taken} == {"c"}
     assert looks <= 1
 
 

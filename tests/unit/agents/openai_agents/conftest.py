@@ -60,11 +60,11 @@ def bank(made: Any, scripted: Any) -> Any:
             return f"paid {amount}"
 
         async def speak(items: list[Any]) -> AsyncIterator[Any]:
-            said = scripted.said_by_user(items)[-1]
+            text = scripted.user_texts(items)[-1]
             results = scripted.results(items)
-            if said == "what was it?" or len(results) > 1:
+            if text == "what was it?" or len(results) > 1:
                 yield f"Results: {json.dumps(results)}"
-            elif said == "wait":
+            elif text == "wait":
                 yield "Still here."
             else:
                 yield "One moment."

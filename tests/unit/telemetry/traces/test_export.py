@@ -55,10 +55,11 @@ class Served:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None
         self._process = process
+        self._stderr = process.stderr
         self._lines: list[str] = []
         found = None
         while found is None:  # a warning may come before it
-            self._lines.append(process.stderr.readline())
+            self._lines.append(self._stderr.readline())
             assert self._lines[-1], "".join(self._lines)
             found = re.search(r"(?<=^serving greeter at )http://\S+", self._lines[-1])
         self.url = found[0]
@@ -67,7 +68,9 @@ class Served:
         """Stop it; what it wrote, and how many seconds that took."""
         began = time.monotonic()
         self._process.terminate()
-        _, rest = self._process.communicate(timeout=15)
+        # Not `communicate`: it loses lines that came together with one that was read already.
+        rest = self._stderr.read()
+        self._process.wait(15)
         return "".join(self._lines) + rest, time.monotonic() - began
 
 
