@@ -495,7 +495,7 @@ async def test_forms_results_and_problems_have_no_serious_problem_and_do_not_sti
     visit: Any, studio: ServedConsole, workshop: ServedConsole, subtests: pytest.Subtests, view: Any, dark: bool
 ):
     async def check(*row: str) -> None:
-        with subtests.test(*row):
+        with subtests.test(", ".join(row)):
             assert await axe(page) == []
             assert await sideways(page) == []
 

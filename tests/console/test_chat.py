@@ -570,7 +570,7 @@ async def test_nothing_in_a_chat_has_a_serious_problem_or_sticks_out(
     visit: Any, studio: ServedConsole, parlor: ServedConsole, subtests: pytest.Subtests, view: View, dark: bool
 ):
     async def check(page: Page, *what: str) -> None:
-        with subtests.test(*what):
+        with subtests.test(", ".join(what)):
             assert await axe(page) == []
             assert await sideways(page) == []
 

@@ -98,7 +98,7 @@ async def test_files_data_and_names_in_a_chat_are_data(
         await expect(page.get_by_role("article", name="Turn")).to_have_count(0)
         await choose(page, skill)
         for key in keys:
-            with subtests.test(skill, key):
+            with subtests.test(key, skill=skill):
                 await say(page, key)
                 await see_end(page)
                 await check(page)
@@ -135,14 +135,14 @@ async def test_questions_progress_and_failures_are_data(visit: Any, hostile: Ser
         ("reply", "completed"),
     ):
         for key in sorted(TEXTS.keys() - LARGE)[::4]:
-            with subtests.test(skill, key):
+            with subtests.test(key, skill=skill):
                 await page.goto(hostile.address(f"#/agents/hostile/chat?skill={skill}"))
                 await page.reload()
                 await say(page, key)
                 await expect(turn(page).locator("footer")).to_contain_text(state)
                 await check(page)
     for url in ("javascript:pwned(1)", "data:text/html,<script>pwned(1)</script>", "//evil.example/"):
-        with subtests.test("sign_in", url):
+        with subtests.test("sign_in", url=url):
             await page.goto(hostile.address("#/agents/hostile/chat?skill=sign_in"))
             await page.reload()
             await say(page, url)

@@ -48,10 +48,11 @@ async def check(page: Page) -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("view", VIEWS)
 async def test_cards_are_data(visit: Any, hostile: ServedConsole, subtests: pytest.Subtests, view: View):
+    assert len(TEXTS) + len(NAMES) + len(CARDS) + len(FILES) >= 60
     page = await visit(hostile.console, view=view)
     for key in CARDS:
         for place in ("", "/card"):
-            with subtests.test(key, place):
+            with subtests.test(key, place=place):
                 await go(page, f"#/agents/card-{key}{place}")
                 await check(page)
 
@@ -129,7 +130,7 @@ async def test_questions_and_errors_are_data(
     page = await visit(hostile.console)
     for tool in ("ask", "fail"):
         for key in TEXTS.keys() - LARGE:
-            with subtests.test(tool, key):
+            with subtests.test(key, tool=tool):
                 await look(page, await sent(client, tool, text=key))
     for url in (
         "javascript:pwned(1)",
@@ -137,7 +138,7 @@ async def test_questions_and_errors_are_data(
         "//evil.example/",
         "\x01javascript:1",
     ):
-        with subtests.test("sign_in", url):
+        with subtests.test("sign_in", url=url):
             await look(page, await sent(client, "sign_in", url=url))
             for link in await page.get_by_role("main").get_by_role("link").all():
                 assert (await link.get_attribute("href") or "").startswith(("#", "http:", "https:", "blob:"))
@@ -150,5 +151,5 @@ async def test_files_names_and_data_in_a_task_are_data(
     page = await visit(hostile.console)
     for tool, keys in (("file", FILES), ("data", DATA), ("artifact", NAMES)):
         for key in keys:
-            with subtests.test(tool, key):
+            with subtests.test(key, tool=tool):
                 await look(page, await sent(client, tool, name=key))

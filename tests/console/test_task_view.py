@@ -129,7 +129,7 @@ async def test_the_slider_shows_what_the_agent_had_said_by_then(
         (24, "working", " ".join(f"day{n}" for n in range(20))),
         (25, "completed", " ".join(f"day{n}" for n in range(20))),
     ):
-        with subtests.test(at):
+        with subtests.test(at=at):
             await page.get_by_role("tab", name="Artifacts").click()
             await slider(page).fill(str(at))
             await expect(page).to_have_url(re.compile(f"at={at}(&|$)"))
@@ -459,7 +459,7 @@ async def test_hostile_words_are_data_in_every_tab(
         calls += [("data", "name", key) for key in DATA]
         calls += [(tool, "text", key) for key in TEXTS.keys() - LARGE for tool in ("say", "ask")]
         for tool, argument, key in calls:
-            with subtests.test(tool, key):
+            with subtests.test(key, tool=tool):
                 task = await send(client, tool=tool, arguments={argument: key})
                 for tab in ("history", "artifacts", "json"):
                     await page.evaluate("(place) => { location.hash = place }", f"#/tasks/{task.id}?tab={tab}&at=2")

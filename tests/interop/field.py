@@ -115,8 +115,8 @@ PEERS = (
     python("a2a-sdk", "a2a_sdk_server.py", "a2a_sdk_driver.py", "a2a-sdk"),
     python(
         "a2a-sdk-03",
-        "a2a_sdk_03_server.py",
-        "a2a_sdk_03_driver.py",
+        "a2a_sdk_server.py",
+        "a2a_sdk_driver.py",
         "a2a-sdk",
         server_wires=(JSONRPC_03, REST_03, GRPC_03),
         client_wires=(JSONRPC_03, REST_03, GRPC_03),

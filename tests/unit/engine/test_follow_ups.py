@@ -10,7 +10,7 @@ from support.login_link import handle_of, link
 
 from dragoman import Agent, Part, User
 from dragoman.engine.call import CallContext
-from dragoman.model.error import InvalidParams, TaskGenerationMismatch, TaskNotFound, UnsupportedOperation
+from dragoman.model.error import InvalidParams, TaskNotFound
 from dragoman.model.state import Role, State
 from dragoman.outputs import Ask
 
@@ -143,15 +143,6 @@ async def test_the_stream_ends_although_the_task_ended_while_the_message_was_wri
 
 
 # To a task that waits
-
-
-async def test_a_follow_up_with_only_a_task_id_inherits_its_context(start: Any) -> None:
-    engine = await start(asking)
-    task = await engine.send()
-    ended = await engine.send("3", task=task)
-    assert ended.text == f"3 {{'n': 1}} {task.context_id}"
-    assert ended.context_id == task.context_id
-    assert {message.context_id for message in ended.history} == {task.context_id}
 
 
 async def test_history_holds_the_question_between_the_messages(start: Any) -> None:
@@ -324,59 +315,6 @@ async def test_clean_up_after_a_pause_cannot_wake_the_task(start: Any) -> None:
     task = await engine.send()
     await engine.idle()
     assert await engine.get(task) == task
-
-
-# To others
-
-
-async def test_a_wrong_context_is_refused(start: Any) -> None:
-    engine = await start(asking)
-    task = await engine.send()
-    with pytest.raises(InvalidParams) as caught:
-        await engine.send("3", task=task, context="another")
-    assert caught.value.field == "message.contextId"
-    assert (await engine.send("3", task=task, context=task.context_id)).state is State.COMPLETED
-
-
-async def test_an_ended_task_takes_no_message(start: Any) -> None:
-    engine = await start(asking)
-    task = await engine.send("3", task=await engine.send())
-    with pytest.raises(UnsupportedOperation):
-        await engine.send("more", task=task)
-    with pytest.raises(UnsupportedOperation):
-        await engine.stream("more", task=task)
-    assert await engine.get(task) == task
-
-
-async def test_somebody_elses_task_and_an_unknown_one_cannot_be_told_apart(start: Any) -> None:
-    engine = await start(asking)
-    mine = await engine.send(call=CallContext(user=User("me")))
-    errors = []
-    for call in (CallContext(user=User("you")), CallContext(), CallContext(user=User("me"), tenant="other")):
-        for task in (mine.id, "unknown"):
-            for ask in (
-                engine.send("3", task=task, call=call),
-                engine.get(task, call=call),
-                engine.cancel(task, call=call),
-                engine.subscribe(task, call=call),
-                engine.subscribe(task, 1, call=call),
-            ):
-                with pytest.raises(TaskNotFound) as caught:
-                    await ask
-                errors.append(str(caught.value))
-    assert len(set(errors)) == 1
-    assert (await engine.get(mine, call=CallContext(user=User("me")))) == mine
-
-
-async def test_a_message_can_insist_on_the_generation_it_saw(start: Any) -> None:
-    engine = await start(asking)
-    task = await engine.send()
-    with pytest.raises(TaskGenerationMismatch) as caught:
-        await engine.send("3", task=task, if_generation_match=task.generation - 1)
-    assert caught.value.metadata["currentGeneration"] == str(task.generation)
-    assert (await engine.send("3", task=task, if_generation_match=task.generation)).state is State.COMPLETED
-    with pytest.raises(InvalidParams):
-        await engine.send("new", if_generation_match=1)
 
 
 # Continued from inside the server

@@ -26,7 +26,6 @@ from dragoman.engine.quota import (
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import InvalidParams, Overloaded
 from dragoman.model.operation import SubscribeToTaskRequest
-from dragoman.model.part import Part
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 from dragoman.stores.memory import MemoryStore
@@ -283,13 +282,6 @@ async def test_runs_that_begin_again_after_a_crash_count_for_their_users(start: 
     await later.idle()
     assert later.service._quota.tasks.counts == {}
     await engine.idle()
-
-
-async def test_a_message_with_too_many_parts_is_refused_by_name(start: Any) -> None:
-    engine = await start(Gate().run, settings=limited(max_parts=3))
-    with pytest.raises(InvalidParams, match="3 parts at most, not 4") as caught:
-        await engine.send(parts=(Part(text="x"),) * 3)
-    assert (caught.value.field, caught.value.metadata) == ("message.parts", {"limit": "parts"})
 
 
 # Streams

@@ -35,6 +35,12 @@ ELSEWHERE = [
     "https://agents.example.com",
     "http://example.com:80#@127.0.0.1/",
     "http://example.com/?@127.0.0.1",
+    "http://100.64.0.1",
+    "http://0177.0.0.1",
+    "http://printer.local",
+    "http://metadata.google.internal",
+    "http://[fe80::1]",
+    "http://[64:ff9b::7f00:1]",
 ]
 NO_ADDRESS = [
     "nonsense",

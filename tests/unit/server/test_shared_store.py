@@ -10,10 +10,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from support.login_link import PAGE, link
 from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Agent, Client, Context, State
-from dragoman.errors import CannotConnect, ConfigError, PushNotificationNotSupported
+from dragoman.errors import CannotConnect, ConfigError, InvalidParams, PushNotificationNotSupported
 from dragoman.net.asgi import AsgiClient
 from dragoman.net.exchange import HttpRequest
 from dragoman.server.agent.adapter import EngineAgent
@@ -42,6 +43,11 @@ def make_agent() -> Agent:
         async for message in ctx.messages():
             yield message.text
             return
+
+    @agent.skill
+    async def log_in(ctx: Context) -> str:
+        """Log in elsewhere."""
+        return await ctx.ask_auth("Log in", url=link)
 
     return agent
 
@@ -147,6 +153,32 @@ async def test_a_run_is_canceled_from_another_node(join: Any) -> None:
     async with asyncio.timeout(SECONDS):
         while one.app.running:  # noqa: ASYNC110 - the run ends once the notification has arrived
             await asyncio.sleep(0.01)
+
+
+async def test_no_message_is_a_login_wherever_it_is_sent_and_of_two_logins_one_counts(join: Any) -> None:
+    one, two = await join("one"), await join("two")
+    task = await one.send("go", skill="log_in")
+    kept = [await node.send(word, task=task["id"]) for node, word in ((one, "a"), (two, "b"))]
+    assert [each["status"]["state"] for each in kept] == ["TASK_STATE_AUTH_REQUIRED"] * 2
+    (handle,) = [part["url"].removeprefix(PAGE) for part in task["status"]["message"]["parts"] if "url" in part]
+    for wrong in (task["id"], handle[:-1], handle.swapcase()):
+        with pytest.raises(InvalidParams):
+            await two.app.resume(wrong, "Administrator")
+    logins = [node.app.resume(handle, name) for node in (one, two) for name in ("Ann", "Bea")]
+    results = await asyncio.gather(*logins, return_exceptions=True)
+    assert [isinstance(each, InvalidParams) for each in results].count(True) == 3
+    async with asyncio.timeout(SECONDS):
+        while (ended := (await two.get(f"/tasks/{task['id']}"))[1])["status"]["state"] != "TASK_STATE_COMPLETED":
+            pass
+    assert ended["artifacts"][0]["parts"] in ([{"text": "Ann"}], [{"text": "Bea"}])
+    assert [message["parts"][0]["text"] for message in ended["history"]] == ["go", "Log in", "a", "b"]
+
+
+async def test_a_task_is_listed_anywhere(join: Any) -> None:
+    one, two = await join("one"), await join("two")
+    task = await one.send("go", skill="trip")
+    status, listed = await two.get("/tasks")
+    assert (status, [each["id"] for each in listed["tasks"]], listed["totalSize"]) == (200, [task["id"]], 1)
 
 
 async def test_a_front_accepts_what_another_node_runs(join: Any) -> None:
