@@ -1,4 +1,4 @@
-"""Agents that may answer with a bare message: what every way of calling them gives, over every binding.
+"""Agents that may answer with a bare message: what every way of calling them gives.
 
 The same for a function and a `run` that declare it, and for an executor that enqueues a Message. `quick` agents have an
 hour for it, and `slow` ones no time at all, so no test depends on how fast it is.
@@ -18,7 +18,7 @@ from dragoman import Agent, Context
 from dragoman.outputs import Reply
 from dragoman.testing import served
 
-SPEAKERS = ["1.0-rpc", "1.0-rest", "1.0-grpc", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.3-grpc"]
+SPEAKERS = ["1.0-rpc"]
 SECONDS = 30
 
 
@@ -94,36 +94,31 @@ def gate() -> Gate:
 
 @pytest.fixture(scope="module")
 def quick(kind: str, gate: Gate) -> Iterator[str]:
-    with served(make(kind, gate), reply_within=3600, drain=0, grpc=0) as url:
+    with served(make(kind, gate), reply_within=3600, drain=0) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def slow(kind: str, gate: Gate) -> Iterator[str]:
-    with served(make(kind, gate), reply_within=0, drain=0, grpc=0) as url:
+    with served(make(kind, gate), reply_within=0, drain=0) as url:
         yield url
 
 
-def message_in(speaker: Any, result: Any) -> Any:
+def message_in(result: dict[str, Any]) -> dict[str, Any]:
     """The bare message that an answer or an event consists of."""
-    if speaker.form == "0.3-rpc":
-        assert result["kind"] == "message"
-        return result
-    member = "msg" if speaker.form == "0.3-rest" and "msg" in result else "message"
-    assert list(result) == [member]
-    return result[member]
+    assert list(result) == ["message"]
+    return result["message"]
 
 
-def text_of(message: Any) -> str:
-    return "".join(part["text"] for part in message.get("parts") or message.get("content"))
+def text_of(message: dict[str, Any]) -> str:
+    return "".join(part["text"] for part in message["parts"])
 
 
-def status_text(holder: Any) -> str:
+def status_text(holder: dict[str, Any]) -> str:
     """The text of the message in a status."""
     for wrapper in ("task", "statusUpdate"):
         holder = holder.get(wrapper, holder)
-    status = holder["status"]
-    return text_of(status.get("message") or status.get("update"))
+    return text_of(holder["status"]["message"])
 
 
 # -- execution mode ----------------------------------------------------------------------------------------------------
@@ -131,11 +126,10 @@ def status_text(holder: Any) -> str:
 
 def test_who_waits_gets_a_quick_answer_as_a_message(speaker: Any, quick: str, wire: Any) -> None:
     speaker = wire.at(quick).speaker(speaker.name)
-    message = message_in(speaker, speaker.send("hi").result)
+    message = message_in(speaker.send("hi").result)
     assert text_of(message) == "answer to hi"
     assert "taskId" not in message
-    if speaker.is_modern:
-        assert speaker.list().result["tasks"] == []
+    assert speaker.list().result["tasks"] == []
 
 
 def test_who_waits_gets_a_slow_answer_as_a_task(speaker: Any, slow: str, wire: Any, gate: Gate) -> None:
@@ -143,8 +137,7 @@ def test_who_waits_gets_a_slow_answer_as_a_task(speaker: Any, slow: str, wire: A
     with ThreadPoolExecutor(1) as pool:
         sent = pool.submit(speaker.send, "hold")
         gate.wait()
-        if speaker.is_modern:
-            assert "working" in [speaker.state(task) for task in speaker.list().result["tasks"]]
+        assert "working" in [speaker.state(task) for task in speaker.list().result["tasks"]]
         gate.open()
         answer = sent.result(SECONDS)
     assert speaker.state(answer) == "completed"
@@ -201,7 +194,7 @@ def test_a_stream_of_a_quick_answer_is_that_message_alone(speaker: Any, quick: s
     speaker = wire.at(quick).speaker(speaker.name)
     with speaker.stream("hi") as reading:
         events = [speaker.event(event) for event in reading]
-    assert [text_of(message_in(speaker, event)) for event in events] == ["answer to hi"]
+    assert [text_of(message_in(event)) for event in events] == ["answer to hi"]
 
 
 def test_a_stream_of_a_slow_answer_is_that_of_a_task(speaker: Any, slow: str, wire: Any, gate: Gate) -> None:
