@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import Agent, User
-from dragoman.client.discovery import CardCache
+from dragoman.client.cards import CardCache
 from dragoman.clock import SystemClock
 from dragoman.errors import TaskFailed
 from dragoman.sync import Client

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dragoman import Client
-from dragoman.client.cards.interface import interfaces_of
 from dragoman.client.connect import SHARED_CARDS
+from dragoman.client.interface import interfaces_of
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import (
     BadCard,
