@@ -20,7 +20,7 @@ from mcp.client.stdio import StdioServerParameters
 from support.server_process import ServerProcess
 
 from dragoman import Client
-from dragoman.client.discovery import CardCache
+from dragoman.client.cards import CardCache
 from dragoman.clock import SystemClock
 from dragoman.errors import ConfigError, ResponseTooLarge, TaskFailed
 from dragoman.testing import served

@@ -17,7 +17,7 @@ from dragoman.net.exchange import MAX_RESPONSE
 if TYPE_CHECKING:
     import ssl
 
-    from dragoman.client.trust import TrustOption
+    from dragoman.client.cards import TrustOption
     from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.net.exchange import Interceptor
 

@@ -14,7 +14,7 @@ import pytest
 from support.login_link import handle_of, link
 
 from dragoman import Agent, Client, Context, Failed, File, Message, Rejected, State, Task
-from dragoman.client.discovery import CardCache
+from dragoman.client.cards import CardCache
 from dragoman.clock import SystemClock
 from dragoman.errors import (
     A2AError,

@@ -12,7 +12,7 @@ from support.command import clean_environment, dragoman
 from support.server_process import ServerProcess
 
 from dragoman import Agent, User
-from dragoman.client.discovery import CardCache
+from dragoman.client.cards import CardCache
 from dragoman.clock import SystemClock
 from dragoman.errors import TaskFailed
 from dragoman.sync import Client

@@ -12,8 +12,8 @@ from support.stub_server import AgentStub, Stub, card, html, reply, result, task
 
 from dragoman import Agent, Client
 from dragoman.client import discovery
+from dragoman.client.cards import CardCache, ResolvedCard, is_card_url
 from dragoman.client.connect import SHARED_CARDS, connect
-from dragoman.client.discovery import CardCache, ResolvedCard, is_card_url
 from dragoman.client.options import ClientOptions
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, BadResponse, ConfigError, Overloaded

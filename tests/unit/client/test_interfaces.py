@@ -11,8 +11,8 @@ import pytest
 from support.stub_server import After, AgentStub, Close, Stub, card, html, reply, result, stream, task
 
 from dragoman import Client
-from dragoman.client.cards.interface import interfaces_of
 from dragoman.client.connect import SHARED_CARDS
+from dragoman.client.interface import interfaces_of
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import (
     BadCard,

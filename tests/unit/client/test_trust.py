@@ -11,9 +11,9 @@ import pytest
 from support.stub_server import Stub, html, reply
 
 from dragoman import Agent, Client, Server, sync
+from dragoman.client.cards import MAX_KEY_BYTES, key_url_of, load_keys
 from dragoman.client.connect import SHARED_CARDS, connect
 from dragoman.client.options import ClientOptions
-from dragoman.client.trust import MAX_BYTES, key_url_of, load_keys
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, CannotConnect, ConfigError, DragomanError, Overloaded
 from dragoman.keys.card_signature import sign_card, signatures_for
@@ -281,7 +281,7 @@ def test_only_a_plain_address_of_the_same_origin_is_asked(jku: str | None, place
         (html(200), "is no key set"),
         (reply([]), "is no key set"),
         (reply({"keys": {}}), "is no key set"),
-        (reply(OURS.jwks() | {"x": "x" * MAX_BYTES}), "larger than 1 MB"),
+        (reply(OURS.jwks() | {"x": "x" * MAX_KEY_BYTES}), "larger than 1 MB"),
         (reply({}, 302, Location="http://127.0.0.1:9/"), "nothing is sent to another origin"),
         (reply({"keys": []}), "no key is named"),
     ],
