@@ -17,9 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.login_link import handle_of, link
 
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
 from dragoman.engine.ports.agent import Plan
 from dragoman.engine.ports.store import Scope, Write
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import A2AError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate

@@ -168,4 +168,4 @@ def labels_left(expression: Expression, existing: dict[str, frozenset[str]]) -> 
     """Return the labels that the result of an expression has."""
     if expression.aggregates:
         return frozenset(expression.grouping_labels - {"le"})
-    return frozenset.union(*(existing[selector.name] for selector in expression.selectors))
+    return frozenset[str]().union(*(existing[selector.name] for selector in expression.selectors))

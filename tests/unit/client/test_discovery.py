@@ -11,7 +11,7 @@ from support.clocks import SettableClock
 from support.stub_server import AgentStub, Stub, card, html, reply, result, task
 
 from dragoman import Agent, Client
-from dragoman.client import discovery
+from dragoman.client import cards
 from dragoman.client.cards import CardCache, ResolvedCard, is_card_url
 from dragoman.client.connect import SHARED_CARDS, connect
 from dragoman.client.options import ClientOptions
@@ -452,4 +452,4 @@ async def test_a_server_at_its_limit_is_asked_again_when_it_says() -> None:
 
 
 def test_the_well_known_places_are_those_of_the_specification() -> None:
-    assert discovery.WELL_KNOWN == (NEW, OLD)
+    assert cards.WELL_KNOWN == (NEW, OLD)

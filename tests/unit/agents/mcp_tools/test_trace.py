@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from support.otlp_collector import SpanMemory, collected_spans
 
 from dragoman import Agent, State
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.telemetry import trace
 from dragoman.testing import served
 
