@@ -1,7 +1,4 @@
-"""Our client on foreign servers that cannot resume a stream: it is cut, and still every word arrives once.
-
-On our own servers: tests/contract/followers.
-"""
+"""Our client on foreign servers that know no way to resume a stream: it is cut, and still every word is told once."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import httpx2
 import pytest
 from interop.field import PEERS
 from interop.peers.script import chunks
-from support.cutting_proxy import Cut, CuttingProxy, after_frames, after_messages, before_the_head, ended
+from support import cutting_proxy as proxy
 
 from dragoman import Client, State
 
@@ -35,22 +32,26 @@ GRPC_SERVERS = [
 ]
 
 
-def cuts(seed: int) -> list[Cut]:
+def cuts(seed: int) -> list[Any]:
     dice = random.Random(seed)
-    made = [after_frames(dice.randint(1, 3), dice.randint(0, 60), dice.choice(["fin", "rst"])) for _ in range(CUTS)]
+    made = [
+        proxy.after_frames(dice.randint(1, 3), dice.randint(0, 60), dice.choice(["fin", "rst"])) for _ in range(CUTS)
+    ]
     for place in dice.sample(range(1, CUTS), 5):
-        made[place] = dice.choice([before_the_head("fin"), before_the_head("rst"), ended(1)])
+        made[place] = dice.choice([proxy.before_the_head("fin"), proxy.before_the_head("rst"), proxy.ended(1)])
     return made
 
 
-def connection_cuts(seed: int, begun: asyncio.Event) -> list[Cut]:
+def connection_cuts(seed: int, begun: asyncio.Event) -> list[Any]:
     """All of a connection is cut, with every call in it, so there are fewer.
 
     gRPC drops what has arrived and was not read. A client can go on when it knows of the task: when it has `begun`.
     """
     dice = random.Random(seed)
-    first = Cut(lambda answer: len(answer) if begun.is_set() else None, dice.choice(["fin", "rst"]))
-    later = [after_messages(dice.randint(2, 4), dice.randint(0, 60), dice.choice(["fin", "rst"])) for _ in range(4)]
+    first = proxy.Cut(lambda answer: len(answer) if begun.is_set() else None, dice.choice(["fin", "rst"]))
+    later = [
+        proxy.after_messages(dice.randint(2, 4), dice.randint(0, 60), dice.choice(["fin", "rst"])) for _ in range(4)
+    ]
     return [first, *later]
 
 
@@ -69,30 +70,28 @@ def grpc_address(card: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("wire", HTTP_WIRES, ids=str)
-async def test_every_word_of_a_stream_that_is_cut_twenty_times_arrives_once(
-    wire: Any, server_of: Callable[[Any], str]
-) -> None:
+async def test_a_stream_cut_twenty_times_says_every_word_once(wire: Any, server_of: Callable[[Any], str]) -> None:
     url = server_of(PEER)
-    async with CuttingProxy(url, cuts(sum(str(wire).encode()))) as between:
+    async with proxy.CuttingProxy(url, cuts(sum(str(wire).encode()))) as between:
         card = card_at(url, between.url)
-        await assert_every_word_arrives_once(card, wire, between)
+        await assert_every_word_is_told_once(card, wire, between)
 
 
 @pytest.mark.parametrize(("peer", "wire"), GRPC_SERVERS)
-async def test_every_word_of_a_grpc_stream_whose_connection_is_cut_arrives_once(
+async def test_a_stream_over_grpc_whose_connection_is_cut_says_every_word_once(
     peer: Any, wire: Any, server_of: Callable[[Any], str]
 ) -> None:
     url = server_of(peer)
     address = grpc_address(json.loads(card_text(url)))
     begun = asyncio.Event()
     cuts_to_make = connection_cuts(sum(str(wire).encode()), begun)
-    async with CuttingProxy(f"grpc://{address}", cuts_to_make, marker=b"") as between:
+    async with proxy.CuttingProxy(f"grpc://{address}", cuts_to_make, marker=b"") as between:
         card = json.loads(card_text(url).replace(address, urlsplit(between.url).netloc))
-        await assert_every_word_arrives_once(card, wire, between, begun)
+        await assert_every_word_is_told_once(card, wire, between, begun)
 
 
-async def assert_every_word_arrives_once(
-    card: dict[str, Any], wire: Any, between: CuttingProxy, begun: asyncio.Event | None = None
+async def assert_every_word_is_told_once(
+    card: dict[str, Any], wire: Any, between: Any, begun: asyncio.Event | None = None
 ) -> None:
     cuts_to_make = between.left
     async with Client(card, transport=wire.transport, protocol=wire.protocol) as client:

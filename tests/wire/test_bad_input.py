@@ -20,8 +20,9 @@ NOT_UTF8 = b"\xff\xfe"
 ABSENT = object()
 
 PARSE, REQUEST, METHOD, PARAMS = -32700, -32600, -32601, -32602
+VERSION, CONTENT = -32009, -32005
 # A JSON-RPC error travels with HTTP 200; these are the statuses the same error has over REST.
-STATUSES = {PARSE: 400, REQUEST: 400, METHOD: 404, PARAMS: 400}
+STATUSES = {PARSE: 400, REQUEST: 400, METHOD: 404, PARAMS: 400, VERSION: 400, CONTENT: 415}
 
 RPC = ("1.0-rpc", "0.3-rpc", "0.1-rpc")
 REST = ("1.0-rest", "0.3-rest")
@@ -103,6 +104,13 @@ def query(text: str, field: str) -> Iterator[Case]:
     yield Case(f"?{text}", "1.0-rest", lambda _: ("GET", f"/tasks?{text}", {}), PARAMS, field)
 
 
+def headers(name: str, code: int, *speakers: str, **given: str) -> Iterator[Case]:
+    """Messages that are right, with headers that are wrong."""
+    named = {key.replace("_", "-"): value for key, value in given.items()}
+    for speaker in speakers or ALL:
+        yield Case(name, speaker, lambda speaker: speaker.spell("send", speaker.params("hi"), named), code, None)
+
+
 def part(value: Any, field: str, *speakers: str) -> Iterator[Case]:
     """Messages with one part that is wrong."""
     return sent("message.PARTS", [value], *speakers, field=f"message.PARTS[0]{field}")
@@ -110,8 +118,8 @@ def part(value: Any, field: str, *speakers: str) -> Iterator[Case]:
 
 def message(parts: bytes) -> bytes:
     """A JSON-RPC request whose parts are written by hand."""
-    written = b'{"messageId":"m1","role":"ROLE","parts":[%b]}' % parts
-    return b'{"jsonrpc":"2.0","id":1,"method":"METHOD","params":{"message":%b}}' % written
+    said = b'{"messageId":"m1","role":"ROLE","parts":[%b]}' % parts
+    return b'{"jsonrpc":"2.0","id":1,"method":"METHOD","params":{"message":%b}}' % said
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -164,9 +172,20 @@ TABLE: list[Iterator[Case]] = [
     envelope("an id that is an object", b'{"jsonrpc":"2.0","id":{},"method":"METHOD"}', REQUEST),
     envelope("an id that is true", b'{"jsonrpc":"2.0","id":true,"method":"METHOD"}', REQUEST),
     envelope("an id out of range", b'{"jsonrpc":"2.0","id":1e400,"method":"METHOD"}', REQUEST),
-    # no such method
+    # no such method, version or media type
     envelope("an unknown method", b'{"jsonrpc":"2.0","id":1,"method":"METHODS"}', METHOD),
-    # ids that would forge a line of a log, or command a terminal; those of later versions are in the contract
+    headers("a version of the future", VERSION, A2A_Version="9.9"),
+    headers("a version that is none", VERSION, A2A_Version="garbage"),
+    headers("plain text", CONTENT, Content_Type="text/plain"),
+    headers("a form", CONTENT, Content_Type="application/x-www-form-urlencoded"),
+    headers("garbage for a media type", CONTENT, Content_Type="=/=;;"),
+    headers("two media types", CONTENT, Content_Type="application/json, application/json"),
+    # ids that would forge a line of a log, or command a terminal
+    sent("message.messageId", "m1\n2026-01-01 INFO dragoman.audit: event=signed-in user=root", *WITH_IDS),
+    sent("message.messageId", "m" * 257, *WITH_IDS),
+    sent("message.contextId", "c\x1b]52;c;ZXZpbA==\x07", *WITH_IDS),
+    sent("message.contextId", "c\u202ed", *WITH_IDS),
+    sent("message.contextId", "c" * 257, *WITH_IDS),
     sent("id", "t1\n2026-01-01 INFO dragoman.audit: event=signed-in user=root", "0.1-rpc"),
     sent("id", "t\x9b1m", "0.1-rpc"),
     sent("id", "t" * 257, "0.1-rpc"),
@@ -319,8 +338,8 @@ def test_bad_input_gets_its_error_and_the_next_request_its_answer(
 
 @pytest.fixture(scope="module")
 def small(wire: Any, new_agent: Callable[..., Any]) -> Iterator[Any]:
-    """A server that takes a thousand bytes."""
-    with served(new_agent(), limits={"body": 1000}, drain=0, heartbeat=0.05) as url:
+    """A server that takes a thousand bytes, and one stream at a time."""
+    with served(new_agent(), limits={"body": 1000, "streams": 1}, drain=0, heartbeat=0.05) as url:
         yield wire.at(url)
 
 
@@ -347,19 +366,31 @@ def test_a_body_that_is_just_small_enough_is_taken(speaker: Any, small: Any, chu
     assert speaker.state(answer) == "completed"
 
 
+@pytest.mark.parametrize("speaker", ALL, indirect=True)
+def test_a_stream_too_many_is_refused_and_the_one_there_is_goes_on(speaker: Any, small: Any) -> None:
+    speaker = small.speaker(speaker.name)
+    with speaker.stream(tool="until_told") as reading:
+        task = speaker.id_of(speaker.event(reading.next()))
+        with speaker.subscribe(task) as other:
+            answer = other.refusal()
+        assert (answer.code, answer.reason) == (429 if speaker.is_rest else -32000, "RESOURCE_EXHAUSTED")
+        speaker.send("enough", task=task)
+        assert speaker.state(speaker.event(list(reading)[-1])) == "completed"
+
+
 # -- not even HTTP -----------------------------------------------------------------------------------------------------
 
 
-def answer_to(wire: Any, request: bytes) -> bytes:
-    """What the server answers these bytes before it closes, or before we do."""
+def spoken(wire: Any, request: bytes) -> bytes:
+    """What the server says to these bytes before it closes, or before we do."""
     address = urlsplit(wire.url)
     with socket.create_connection((address.hostname, address.port), timeout=5) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
-        answer = b""
+        heard = b""
         while data := connection.recv(65536):
-            answer += data
-    return answer
+            heard += data
+    return heard
 
 
 @pytest.mark.parametrize(
@@ -377,9 +408,9 @@ def answer_to(wire: Any, request: bytes) -> bytes:
     ],
 )
 def test_what_is_not_http_disturbs_nobody(wire: Any, request_: bytes) -> None:
-    answer = answer_to(wire, request_)
-    assert not answer or answer.startswith(b"HTTP/1.1 400 ")
-    assert LEAKS.search(answer.decode()) is None
+    heard = spoken(wire, request_)
+    assert not heard or heard.startswith(b"HTTP/1.1 400 ")
+    assert LEAKS.search(heard.decode()) is None
     wire.healthy()
 
 
@@ -401,13 +432,13 @@ def test_garbage_in_a_header_is_answered_like_any_request(wire: Any, line: bytes
     body = b'{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"nobody"}}'
     if b"Content-Type" not in line:
         line += b"\r\nContent-Type: application/json"
-    answer = answer_to(
+    heard = spoken(
         wire,
         b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n%b\r\n\r\n%b"
         % (len(body), line, body),
     )
-    assert answer.startswith(b"HTTP/1.1 200 ")
-    assert json.loads(answer.rpartition(b"\r\n\r\n")[2])["error"]["code"] in (-32001, -32009)
+    assert heard.startswith(b"HTTP/1.1 200 ")
+    assert json.loads(heard.rpartition(b"\r\n\r\n")[2])["error"]["code"] in (-32001, -32009)
     wire.healthy()
 
 
@@ -416,6 +447,6 @@ def test_a_caller_who_leaves_in_the_middle_of_a_body_is_no_error(
     wire: Any, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     start = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
-    answer_to(wire, start.encode() + b'{"jsonrpc"')
+    spoken(wire, start.encode() + b'{"jsonrpc"')
     wire.healthy()
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []

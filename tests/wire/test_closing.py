@@ -39,6 +39,11 @@ def updates(speaker: Any, reading: Any) -> list[tuple[str, bool, bool]]:
     return found
 
 
+def test_most_callers_get_each_piece_once(speaker: Any) -> None:
+    with speaker.stream(message=parts(speaker, {"theirs": True})) as reading:
+        assert updates(speaker, reading) == LAST
+
+
 @pytest.mark.parametrize("speaker", ["0.3-rest", "1.0-rest"], indirect=True)
 def test_the_library_of_javascript_gets_the_whole_text_in_0_3_where_it_loses_append(wire: Any, speaker: Any) -> None:
     path = "/v1/message:stream" if speaker.name == "0.3-rest" else "/message:stream"

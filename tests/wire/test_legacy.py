@@ -88,6 +88,32 @@ def test_a_canceled_task_in_0_1(speaker: Any) -> None:
     assert set(speaker.cancel(task).result) == TASK
 
 
+@pytest.mark.requirement("S0-41")
+def test_a_task_is_read_as_it_was_sent(speaker: Any) -> None:
+    sent = speaker.send("hi").result
+    assert speaker.get(sent).result == sent
+
+
+def test_a_stream_in_0_1(speaker: Any, like: Any) -> None:
+    with speaker.stream(tool="count", arguments={"n": 2}) as reading:
+        events = [event.json["result"] for event in reading]
+    task = {"id": events[0]["id"]}
+
+    def artifact(text: str, **flags: bool) -> dict[str, Any]:
+        return {**task, "artifact": {"name": "count-result", "parts": [{"type": "text", "text": text}], **flags}}
+
+    def status(state: str, *, final: bool) -> dict[str, Any]:
+        return {**task, "status": {"state": state, "timestamp": like.time}, "final": final}
+
+    assert events == [
+        status("submitted", final=False),
+        status("working", final=False),
+        artifact("1 "),
+        artifact("2 ", append=True, lastChunk=True),
+        status("completed", final=True),
+    ]
+
+
 def test_a_bare_reply_is_a_task_that_is_done(speaker: Any, like: Any) -> None:
     said = {"role": "agent", "parts": [{"type": "text", "text": "at once"}]}
     assert speaker.send(tool="reply").result == {

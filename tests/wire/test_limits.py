@@ -1,11 +1,9 @@
-"""What counts towards a limit, and for whom; the audit log; and our client, which comes back.
-
-That each limit is answered with its own error in every binding is proven in tests/contract/bindings/test_limits.py.
-"""
+"""What is too much: each limit is answered with its own error, and says when to come back."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -23,6 +21,7 @@ from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 from dragoman.testing import Clock, served
 
+SPEAKERS = ("1.0-rpc", "1.0-rest", "1.0-grpc", "0.3-rpc", "0.3-rest", "0.3-grpc", "0.1-rpc")
 PARAMS = -32602
 
 
@@ -31,8 +30,8 @@ def limited(wire: Any, new_agent: Callable[..., Agent]) -> Iterator[Callable[...
     """Servers with limits of their own."""
     with ExitStack() as stack:
 
-        def limited(auth: Any = None, trust_proxy: Any = (), **limits: Any) -> Any:
-            settings = {"limits": limits, "drain": 0, "heartbeat": 0.05, "trust_proxy": trust_proxy}
+        def limited(auth: Any = None, trust_proxy: Any = (), grpc: int | None = 0, **limits: Any) -> Any:
+            settings = {"limits": limits, "drain": 0, "heartbeat": 0.05, "trust_proxy": trust_proxy, "grpc": grpc}
             return wire.at(stack.enter_context(served(new_agent(), auth=auth, **settings)))
 
         yield limited
@@ -46,18 +45,59 @@ async def by_name(request: Any) -> User:
     return User(name)
 
 
-def is_over_the_rate(answer: Any) -> bool:
-    return (answer.status, answer.reason, answer.details[0]["metadata"]["limit"]) == (429, "RESOURCE_EXHAUSTED", "rate")
+def refusal(answer: Any, limit: str) -> int:
+    """Check that an answer says which limit was reached, in every way it can; when to come back."""
+    error = answer.json["error"]
+    assert answer.status == 429
+    assert answer.code in (429, -32000)
+    assert answer.reason == "RESOURCE_EXHAUSTED"
+    data = error.get("data")
+    said = data if isinstance(data, dict) else answer.details[0]["metadata"]
+    assert said["limit"] == limit
+    assert said["retryAfter"] == answer.headers["retry-after"]
+    return int(answer.headers["retry-after"])
 
 
-# Nesting
+# Parts and nesting
+
+
+def test_a_message_may_have_so_many_parts(speaker: Any, limited: Callable[..., Any]) -> None:
+    there = limited(parts=3).speaker(speaker.name)
+    assert there.state(there.send("a", "b", "c")) == "completed"
+    answer = there.send("a", "b", "c", "d")
+    assert (answer.status, answer.code) == ((400, 400) if there.is_rest else (200, PARAMS))
+    assert answer.field == "message.parts"
+    assert "3 parts at most, not 4" in answer.json["error"]["message"]
 
 
 def nested(depth: int) -> Any:
-    value: Any = "inside"
+    value: Any = "inside [[[[[[[[{{{{{{{{"
     for _ in range(depth):
-        value = [value]
+        value = {"a": [value]} if depth % 2 else [value]
     return value
+
+
+def depth_of(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
+
+
+def test_json_may_be_nested_so_deeply_and_no_deeper(speaker: Any, limited: Callable[..., Any]) -> None:
+    there = limited(nesting=12).speaker(speaker.name)
+    told = set[bool]()
+    for depth in range(1, 16):
+        params = there.params("hi", message={"metadata": {"x": nested(depth)}})
+        method, path, options = there.spell("send", params)
+        answer = there.wire.request(method, path, **options)
+        told.add(too_deep := depth_of(params) > 12)
+        if too_deep:
+            assert (answer.status, answer.code) == ((400, 400) if there.is_rest else (200, PARAMS))
+            assert answer.field == (None if there.is_rest else "params")
+            assert "nested deeper than 12" in answer.json["error"]["message"]
+            assert there.is_rest or answer.json["id"] == 1
+        else:
+            assert there.state(answer) == "completed"
+    assert told == {True, False}
 
 
 def test_a_hundred_levels_are_deep_enough_unless_it_is_said(wire: Any) -> None:
@@ -69,6 +109,17 @@ def test_a_hundred_levels_are_deep_enough_unless_it_is_said(wire: Any) -> None:
 # The rate
 
 
+def test_one_request_too_many_is_told_when_to_come_back(speaker: Any, limited: Callable[..., Any]) -> None:
+    there = limited(rate=0.01, burst=3).speaker(speaker.name)
+    answers = [there.send("hi") for _ in range(4)]
+    assert [there.state(answer) for answer in answers[:3]] == ["completed"] * 3
+    assert 90 <= refusal(answers[3], "rate") <= 100
+    if not there.is_rest:
+        assert answers[3].json["id"] is None
+    assert there.wire.request("GET", "/.well-known/agent-card.json").status == 200
+    assert there.wire.request("GET", "/healthz").status == 200
+
+
 def test_every_operation_counts_whatever_it_is_and_whatever_becomes_of_it(limited: Callable[..., Any]) -> None:
     there = limited(rate=0.01, burst=4)
     speaker = there.speaker("1.0-rest")
@@ -77,17 +128,15 @@ def test_every_operation_counts_whatever_it_is_and_whatever_becomes_of_it(limite
     assert there.request("POST", "/", content=b"{", headers={"Content-Type": "application/json"}).code == -32700
     with speaker.stream("hi") as reading:
         assert list(reading)
-    assert is_over_the_rate(speaker.list())
+    refusal(speaker.list(), "rate")
     with speaker.stream("hi") as reading:
-        assert is_over_the_rate(reading.refusal())
-    assert there.request("GET", "/.well-known/agent-card.json").status == 200
-    assert there.request("GET", "/healthz").status == 200
+        refusal(reading.refusal(), "rate")
 
 
 def test_users_are_counted_one_by_one_and_who_keeps_guessing_is_stopped_too(limited: Callable[..., Any]) -> None:
     speaker = limited(rate=0.01, burst=1, auth=by_name).speaker("1.0-rpc")
     assert speaker.state(speaker.send("hi", headers={"X-Name": "alice"})) == "completed"
-    assert is_over_the_rate(speaker.send("hi", headers={"X-Name": "alice"}))
+    refusal(speaker.send("hi", headers={"X-Name": "alice"}), "rate")
     assert speaker.state(speaker.send("hi", headers={"X-Name": "bob"})) == "completed"
     assert [speaker.send("hi").status for _ in range(3)] == [401, 429, 429]
 
@@ -120,6 +169,52 @@ def test_nobody_gets_more_by_claiming_addresses(limited: Callable[..., Any]) -> 
     speaker = limited(rate=0.01, burst=2).speaker("1.0-rest")
     statuses = [speaker.send("hi", headers={"X-Forwarded-For": f"192.0.2.{number}"}).status for number in range(4)]
     assert statuses == [200, 200, 429, 429]
+
+
+# Tasks and streams of one caller
+
+
+def test_one_caller_may_have_so_many_tasks_at_work(speaker: Any, limited: Callable[..., Any]) -> None:
+    there = limited(caller_tasks=1, auth=by_name).speaker(speaker.name)
+    alice, bob = {"X-Name": "alice"}, {"X-Name": "bob"}
+    task = there.begin(tool="until_told", headers=alice)
+    assert refusal(there.send("hi", headers=alice), "caller_tasks") == 1
+    assert there.state(there.send("hi", headers=bob)) == "completed"
+    assert there.get(task, headers=alice).status == 200
+    # Words for the task at work begin nothing; they end this one, and make room.
+    assert there.send("done", task=task, headers=alice).status == 200
+    assert _until(lambda: there.send("hi", headers=alice).status == 200)
+
+
+def _until(condition: Callable[[], bool]) -> bool:
+    return any(condition() for _ in range(200))
+
+
+def test_one_caller_may_have_so_many_streams_open(speaker: Any, limited: Callable[..., Any]) -> None:
+    there = limited(caller_streams=1, auth=by_name).speaker(speaker.name)
+    alice, bob = {"X-Name": "alice"}, {"X-Name": "bob"}
+    with there.stream(tool="slow", headers=alice) as reading:
+        task = there.event(reading.next())
+        with there.subscribe(task, headers=alice) as second:
+            assert refusal(second.refusal(), "caller_streams") == 1
+        with there.stream("hi", headers=bob) as other:
+            assert list(other)
+        assert there.send("hi", headers=alice).status == 200
+
+    def opens() -> bool:
+        with there.stream("hi", headers=alice) as again:
+            return again.status == 200 and bool(list(again))
+
+    assert _until(opens)
+
+
+@pytest.mark.parametrize("limit", ["tasks", "streams"])
+def test_all_callers_together_may_have_so_many(speaker: Any, limited: Callable[..., Any], limit: str) -> None:
+    there = limited(**{limit: 1}).speaker(speaker.name)
+    with there.stream(tool="slow") as reading:
+        reading.next()
+        with there.stream("hi") as second:
+            assert refusal(second.refusal(), limit) == 1
 
 
 # The audit log
@@ -195,3 +290,10 @@ async def test_a_client_that_may_not_try_again_gets_the_error() -> None:
 def _echo(text: str) -> str:
     """Say it again."""
     return text
+
+
+def test_the_whole_body_is_too_large_before_it_is_read(limited: Callable[..., Any]) -> None:
+    there = limited(body=1000)
+    answer = there.rest("POST", "/message:send", json.dumps({"x": "y" * 2000}).encode())
+    assert answer.status == 413
+    assert answer.details[0]["metadata"] == {"limit": "body"}

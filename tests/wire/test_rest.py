@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 SPEAKERS = ["1.0-rest"]
+
+
+def test_a_finished_task_in_1_0_over_rest(speaker: Any, like: Any) -> None:
+    answer = speaker.send("hi")
+    task = answer.json["task"]
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/a2a+json")
+    assert answer.json == {
+        "task": {
+            "id": like.uuid,
+            "contextId": like.uuid,
+            "status": {"state": "TASK_STATE_COMPLETED", "timestamp": like.time},
+            "artifacts": [{"artifactId": "echo-result", "parts": [{"text": "hi"}], "name": "echo-result"}],
+            "history": [
+                {
+                    "messageId": "m1",
+                    "role": "ROLE_USER",
+                    "parts": [{"text": "hi"}],
+                    "contextId": task["contextId"],
+                    "taskId": task["id"],
+                }
+            ],
+        }
+    }
 
 
 def test_a_bare_message_in_1_0_over_rest(speaker: Any, like: Any) -> None:
@@ -18,6 +42,19 @@ def test_a_bare_message_in_1_0_over_rest(speaker: Any, like: Any) -> None:
             "contextId": like.uuid,
         }
     }
+
+
+def test_get_and_cancel_answer_with_the_bare_task(speaker: Any) -> None:
+    task = speaker.begin(tool="slow")
+    assert set(speaker.get(task).json) == {"id", "contextId", "status", "history"}
+    assert speaker.cancel(task).json["status"]["state"] == "TASK_STATE_CANCELED"
+
+
+def test_a_stream_carries_bare_responses(speaker: Any) -> None:
+    with speaker.stream("hi") as reading:
+        events = [event.json for event in reading]
+    assert [next(iter(event)) for event in events] == ["task", "statusUpdate", "artifactUpdate", "statusUpdate"]
+    assert [len(event) for event in events] == [1, 1, 1, 1]
 
 
 # -- media types -------------------------------------------------------------------------------------------------------
@@ -143,6 +180,16 @@ def test_parameters_of_a_path_and_of_a_query(speaker: Any, path: str) -> None:
     assert (answer.json["id"], "history" in answer.json) == (task, "?" not in path)
 
 
+@pytest.mark.parametrize("name", ["50%41", "a/b", "ü and ö", "a?b#c&d", "..", "tasks", "%2F", "a+b", "x:y"])
+@pytest.mark.parametrize("version", ["1.0-rest", "0.3-rest"])
+def test_an_id_may_hold_anything_when_it_is_encoded(wire: Any, name: str, version: str) -> None:
+    task = f"{uuid4()}{name}"
+    wire.speaker("0.1-rpc").send(tool="ask_name", id=task)
+    speaker = wire.speaker(version)
+    assert speaker.get(task).json["id"] == task
+    assert speaker.state(speaker.cancel(task)) == "canceled"
+
+
 def test_the_verb_of_a_path_may_be_encoded(wire: Any, speaker: Any) -> None:
     answer = wire.rest("POST", "/message%3Asend", speaker.params("hi"))
     assert speaker.texts(answer) == ["hi"]
@@ -199,6 +246,26 @@ def test_anything_else_is_not_found(wire: Any, path: str) -> None:
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_over_rest_is_a_google_rpc_status(speaker: Any) -> None:
+    answer = speaker.get("nobody")
+    assert (answer.status, answer.headers["content-type"]) == (404, "application/a2a+json")
+    assert answer.json == {
+        "error": {
+            "code": 404,
+            "status": "NOT_FOUND",
+            "message": "Task not found",
+            "details": [
+                {
+                    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                    "reason": "TASK_NOT_FOUND",
+                    "domain": "a2a-protocol.org",
+                    "metadata": {"taskId": "nobody"},
+                }
+            ],
+        }
+    }
 
 
 def test_a_wrong_parameter_over_rest_is_a_field_violation(speaker: Any) -> None:

@@ -13,10 +13,11 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from dragoman import Agent, User
+from dragoman import Agent, Context, User
 from dragoman.agents.process.run import SessionRuns
 from dragoman.compat.remote import invoke_remote_agent
 from dragoman.model.error import Unauthenticated
+from dragoman.outputs import Ask
 from dragoman.server.agent.base import Backend
 from dragoman.server.build import build
 from dragoman.server.config.loader import load_settings
@@ -157,6 +158,33 @@ async def test_a_poller_sees_that_the_program_has_failed(site: Any, programs: An
     assert (failed["state"], words(failed)) == ("failed", ["broke"])
 
 
+@pytest.mark.requirement("S3-28")
+async def test_a_poller_sees_that_the_time_is_up(site: Any, programs: Any) -> None:
+    at = site(program_agent("ada", programs))
+    task = await at.send(timeoutMs=1000)
+    await at.clock.advance(1)
+    failed = await at.get(task)
+    assert (failed["state"], words(failed)) == ("failed", ["Task timed out"])
+
+
+@pytest.mark.requirement("S3-7")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"message": "Hello"},
+        {"params": {"message": "Hello"}},
+        {"method": "tasks/send", "params": {"message": "Hello", "skill": "nobody's", "timeoutMs": 300000}},
+    ],
+)
+async def test_every_form_of_the_request_is_taken(site: Any, body: Any) -> None:
+    at = site(plain_agent(project="p"))
+    response = await at.http.post(SEND, json=body)
+    assert response.status_code == 200
+    task = response.json()
+    await at.quiet()
+    assert words(await at.get(task)) == ["Hello"]
+
+
 async def test_a_skill_the_agent_has_is_used(site: Any) -> None:
     at = site(plain_agent(project="p"))
     task = await at.send("Hello", skill="shout")
@@ -172,6 +200,18 @@ async def test_a_task_is_the_same_in_every_other_dialect(site: Any) -> None:
     assert modern["artifacts"][0]["parts"] == [{"text": "Hello"}]
     assert (await at.rpc("tasks/get", {"id": task["id"]}))["status"]["state"] == "completed"
     assert [each["id"] for each in (await at.rpc("ListTasks", {}))["tasks"]] == [task["id"]]
+
+
+async def test_an_agent_that_asks_has_failed(site: Any) -> None:
+    async def run(ctx: Context) -> AsyncIterator[Any]:
+        yield Ask("Which?")
+
+    agent = Agent("asks", run=run)
+    agent.default_project_id = "p"
+    at = site(agent)
+    task = await at.send()
+    await at.quiet()
+    assert words(await at.get(task)) == ["the agent asks, and cannot be answered here: Which?"]
 
 
 @pytest.mark.requirement("S3-66")

@@ -444,6 +444,15 @@ def test_where_the_cookie_counts_it_does_for_every_method_and_version(wire: Any,
 # -- reading and canceling ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("S0-42", "S0-43", "S0-46", "S0-47")
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+def test_a_task_must_be_named_and_must_exist(desk: Desk, method: str) -> None:
+    for params in ({}, None, {"id": ""}):
+        assert desk.ask(method, params).code == INVALID
+    for unknown in ("1709395200000", "nobody"):
+        assert desk.ask(method, {"id": unknown}).code == NOT_FOUND
+
+
 @pytest.mark.requirement("S0-44")
 def test_a_running_task_is_canceled_for_everybody(desk: Desk) -> None:
     with desk.running() as begun:

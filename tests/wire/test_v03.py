@@ -35,6 +35,35 @@ def keys(value: Any) -> set[str]:
 
 
 @pytest.mark.requirement("S2-10", "S2-97")
+def test_a_finished_task_in_0_3(speaker: Any, like: Any) -> None:
+    answer = speaker.send("hi")
+    task = answer.result
+    assert answer.json == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "result": {
+            "kind": "task",
+            "id": like.uuid,
+            "contextId": like.uuid,
+            "status": {"state": "completed", "timestamp": like.time},
+            "artifacts": [
+                {"artifactId": "echo-result", "parts": [{"kind": "text", "text": "hi"}], "name": "echo-result"}
+            ],
+            "history": [
+                {
+                    "kind": "message",
+                    "messageId": "m1",
+                    "role": "user",
+                    "parts": [{"kind": "text", "text": "hi"}],
+                    "contextId": task["contextId"],
+                    "taskId": task["id"],
+                }
+            ],
+        },
+    }
+
+
+@pytest.mark.requirement("S2-10", "S2-97")
 def test_a_bare_message_in_0_3(speaker: Any, like: Any) -> None:
     assert speaker.send(tool="reply").result == {
         "kind": "message",
@@ -45,12 +74,70 @@ def test_a_bare_message_in_0_3(speaker: Any, like: Any) -> None:
     }
 
 
+def test_a_task_that_asks_in_0_3(speaker: Any, like: Any) -> None:
+    task = speaker.send(tool="ask_name").result
+    assert task["status"] == {
+        "state": "input-required",
+        "message": {
+            "kind": "message",
+            "messageId": like.uuid,
+            "role": "agent",
+            "parts": [{"kind": "text", "text": "What is your name?"}],
+            "contextId": task["contextId"],
+            "taskId": task["id"],
+        },
+        "timestamp": like.time,
+    }
+
+
+@pytest.mark.requirement("S2-11", "S2-37", "S2-39")
+def test_a_stream_in_0_3(speaker: Any, like: Any) -> None:
+    with speaker.stream(tool="count", arguments={"n": 2}) as reading:
+        assert reading.headers["content-type"] == "text/event-stream"
+        events = [event.json["result"] for event in reading]
+    task = events[0]
+    ids = {"taskId": task["id"], "contextId": task["contextId"]}
+
+    def artifact(text: str, **flags: bool) -> dict[str, Any]:
+        parts = [{"kind": "text", "text": text}]
+        carried = {"artifactId": "count-result", "parts": parts, "name": "count-result"}
+        return {"kind": "artifact-update", **ids, "artifact": carried, **flags}
+
+    def status(state: str, *, final: bool) -> dict[str, Any]:
+        shown = {"state": state, "timestamp": like.time}
+        return {"kind": "status-update", **ids, "status": shown, "final": final}
+
+    assert (task["kind"], task["status"]["state"]) == ("task", "submitted")
+    assert events[1:] == [
+        status("working", final=False),
+        artifact("1 "),
+        artifact("2 ", append=True, lastChunk=True),
+        status("completed", final=True),
+    ]
+
+
 @pytest.mark.requirement("S2-97")
 def test_every_name_in_0_3_is_camel_case_and_nothing_is_null(speaker: Any) -> None:
     answer = speaker.send(tool="ask_name")
     names = keys(answer.result) - {"tool", "arguments"}
     assert not any("_" in name or name[0].isupper() for name in names)
     assert "null" not in answer.text
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+def test_get_and_cancel_answer_with_the_task(speaker: Any, method: str) -> None:
+    task = speaker.send(tool="ask_name").result
+    answered = speaker.wire.rpc(method, {"id": task["id"], "metadata": {}}).result
+    assert (answered["kind"], answered["id"], answered["contextId"]) == ("task", task["id"], task["contextId"])
+
+
+@pytest.mark.requirement("S2-27", "S2-14")
+def test_resubscribing_begins_with_the_task(speaker: Any) -> None:
+    task = speaker.id_of(speaker.send(tool="ask_name"))
+    with speaker.subscribe(task) as reading:
+        assert reading.headers["content-type"] == "text/event-stream"
+        first = reading.next()
+    assert (first.json["result"]["kind"], first.json["result"]["id"]) == ("task", task)
 
 
 @pytest.mark.requirement("S2-15", "S2-16", "S2-17", "S2-18")
@@ -131,10 +218,42 @@ def test_data_that_is_no_object_is_wrapped_as_the_official_sdk_wraps_it(wire: An
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
+def test_an_error_in_0_3_says_its_reason_beside_the_error(speaker: Any) -> None:
+    assert speaker.get("nobody").json == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "error": {"code": -32001, "message": "Task not found"},
+        "errorDetails": [
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": "TASK_NOT_FOUND",
+                "domain": "a2a-protocol.org",
+                "metadata": {"taskId": "nobody"},
+            }
+        ],
+    }
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_all_ten_methods_are_known(wire: Any, method: str) -> None:
     assert '"code":-32601' not in wire.rpc(method, {}).text
     assert '"code":-32601' in wire.rpc(f"{method}s", {}).text
+
+
+@pytest.mark.requirement("S2-12")
+@pytest.mark.parametrize("length", [-1, -99])
+def test_a_negative_history_length_is_refused(speaker: Any, length: int) -> None:
+    answer = speaker.get("t", historyLength=length)
+    assert (answer.code, answer.field) == (-32602, "historyLength")
+
+
+def test_an_error_0_3_does_not_know_is_an_internal_one_with_its_reason(
+    wire: Any, new_agent: Callable[..., Any]
+) -> None:
+    required = {"uri": "https://example.com/x", "required": True}
+    with served(new_agent(extensions=[required])) as url:
+        answer = wire.at(url).speaker("0.3-rpc").send("hi")
+    assert (answer.code, answer.reason) == (-32603, "EXTENSION_SUPPORT_REQUIRED")
 
 
 @pytest.mark.requirement("S2-19")

@@ -16,11 +16,10 @@ from contract.bindings.codes import check_code
 from contract.bindings.spelling import Event, Json, Proto03, Spelling, Version01, Version03, Version1
 from contract.bindings.transports import Answer, Failed, Grpc, JsonRpc, Rest, Stream, Transport
 
-from dragoman import Agent, Message, Task
+from dragoman import Message, Task
 from dragoman.model.event import StatusUpdate
 from dragoman.model.operation import ListTasksResponse, Operation, TaskPushNotificationConfig
 from dragoman.model.state import State
-from dragoman.testing import served
 
 
 class Refused(Exception):
@@ -31,12 +30,13 @@ class Refused(Exception):
         refusal = failed.refusal
         self.message = refusal.message
         self.headers = refusal.headers
-        self.details = refusal.details
-        info: Json = next((each for each in refusal.details if "reason" in each), {})
+        plain = refusal.details if isinstance(refusal.details, dict) else None
+        info = plain or next((each for each in refusal.details if "reason" in each), {})
         self.reason: str = info.get("reason", "")
-        self.metadata: Json = info.get("metadata", {})
-        violations = [each["fieldViolations"][0] for each in refusal.details if "fieldViolations" in each]
-        self.field: str | None = violations[0]["field"] if violations else None
+        self.metadata: Json = plain or info.get("metadata", {})
+        violations = [] if plain else [each for each in refusal.details if "fieldViolations" in each]
+        self.field: str | None = violations[0]["fieldViolations"][0]["field"] if violations else None
+        self.details = refusal.details
 
     @property
     def retry_after(self) -> int | None:
@@ -170,8 +170,7 @@ class Caller:
     def begin(self, *values: object, **options: Unpack[MessageOptions]) -> str:
         """Send a message, do not wait for its end, and return the id of the task."""
         if self.version != "0.1":
-            at_once: MessageOptions = {**options, "wait": False}
-            return self.send(*values, **at_once).id
+            return self.send(*values, wait=False, **options).id
         with self.stream(*values, **options) as events:
             return task_id(events.next())
 
@@ -245,7 +244,7 @@ class Caller:
             "output_modes": "acceptedOutputModes",
             "if_generation": "ifGenerationMatch",
         }
-        configuration: Json = {named[name]: options[name] for name in named if name in options}
+        configuration = {named[name]: options[name] for name in named if name in options}
         if not options.get("wait", True):
             configuration["returnImmediately"] = True
         beside: Json = {"configuration": configuration} if configuration else {}
@@ -324,13 +323,3 @@ class Site:
         """Close the connections of gRPC."""
         for channel in self._channels:
             channel.close()
-
-
-@contextmanager
-def site(http: httpx2.Client, agent: Agent, **settings: object) -> Generator[Site]:
-    """A server over every binding. Heartbeats are frequent and long polls short, because nobody sleeps here."""
-    given = {"heartbeat": 0.05, "long_poll": 5, "drain": 0, "grpc": 0, **settings}
-    with served(agent, **given) as url:  # pyright: ignore[reportArgumentType] - settings by name
-        there = Site(http, url)
-        yield there
-        there.close()

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import httpx2
 import pytest
 from contract.bindings.agent import Gates, make_agent
-from contract.bindings.caller import CALLERS, Caller, Site, site
+from contract.bindings.caller import CALLERS, Caller, Site
 from contract.bindings.deviations import LACKS
 
-from dragoman import User
+from dragoman import Agent, User
 from dragoman.auth.inbound.scheme import InboundRequest
 from dragoman.errors import Unauthenticated
+from dragoman.testing import served
 
 SECONDS = 10
+
+
+@contextmanager
+def site(http: httpx2.Client, agent: Agent, **settings: object) -> Iterator[Site]:
+    """A server over every binding. Heartbeats are frequent and long polls short, because nobody sleeps here."""
+    given = {"heartbeat": 0.05, "long_poll": 5, "drain": 0, "grpc": 0, **settings}
+    with served(agent, **given) as url:  # pyright: ignore[reportArgumentType] - settings by name
+        there = Site(http, url)
+        yield there
+        there.close()
 
 
 @pytest.fixture(scope="session")
@@ -99,11 +110,7 @@ def reader(house: Site) -> Caller:
 def opened(http: httpx2.Client) -> Iterator[Callable[..., Site]]:
     """Opens servers with settings of their own."""
     with ExitStack() as stack:
-
-        def opened(**settings: object) -> Site:
-            return stack.enter_context(site(http, make_agent(), **settings))
-
-        yield opened
+        yield lambda agent=None, **settings: stack.enter_context(site(http, agent or make_agent(), **settings))
 
 
 def pytest_configure(config: pytest.Config) -> None:

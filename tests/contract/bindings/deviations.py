@@ -12,6 +12,7 @@ from dragoman.model.state import State
 OLDER = ("0.3-rpc", "0.3-rest", "0.3-grpc", "0.1-rpc")
 BEFORE_1_1 = ("1.0-rpc", "1.0-rest", "1.0-grpc", *OLDER)
 GRPC = ("1.0-grpc", "1.1-grpc", "0.3-grpc")
+REST = ("1.0-rest", "1.1-rest", "0.3-rest")
 
 
 class Lacks(NamedTuple):

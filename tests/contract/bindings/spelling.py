@@ -46,7 +46,8 @@ class Spelling(ABC):
 
     def webhooks(self, result: Any) -> list[TaskPushNotificationConfig]:
         """Read the webhooks of a task."""
-        return [self.webhook(each) for each in result.get("configs", [])]
+        listed = result if isinstance(result, list) else result.get("configs", [])
+        return [self.webhook(each) for each in listed]
 
     def page(self, result: Json) -> ListTasksResponse:
         """Read a page of tasks."""
@@ -153,7 +154,7 @@ def spell_webhook(webhook: Json) -> Json:
 
 def read_webhook(task_id: str, webhook: Json) -> TaskPushNotificationConfig:
     """Read a webhook of a version before 1.0."""
-    read: Json = {**webhook, "taskId": task_id}
+    read = {**webhook, "taskId": task_id}
     if "authentication" in read:
         asked = {name: value for name, value in read["authentication"].items() if name != "schemes"}
         read["authentication"] = {**asked, "scheme": read["authentication"]["schemes"][0]}
@@ -217,9 +218,6 @@ class Version03(Older):
 
     def webhook(self, result: Json) -> TaskPushNotificationConfig:
         return read_webhook(result["taskId"], result["pushNotificationConfig"])
-
-    def webhooks(self, result: Any) -> list[TaskPushNotificationConfig]:
-        return [self.webhook(each) for each in result]
 
 
 class Proto03(Older):
@@ -356,7 +354,7 @@ class Version01(Version03):
         return self.task(result)
 
     def event(self, event: Json) -> Event:
-        update: Json = {"taskId": event["id"], "contextId": "", **self.read_update(event)}
+        update = {"taskId": event["id"], "contextId": "", **self.read_update(event)}
         if "artifact" not in update:
             return model_of(update, StatusUpdate)
         artifact = dict(update["artifact"])

@@ -142,12 +142,6 @@ def test_an_error_before_the_first_event_is_an_ordinary_one(caller: Caller) -> N
     assert refused.value.reason == "UNSUPPORTED_OPERATION"
 
 
-def test_the_last_event_has_the_closing_message(caller: Caller) -> None:
-    with caller.stream(tool="export") as reading:
-        events = list(reading)
-    assert (states(events)[-1], status_text(events[-1])) == (State.COMPLETED, "All exported")
-
-
 def test_an_error_that_a_skill_raises_is_the_status_of_its_stream(caller: Caller) -> None:
     with caller.stream(tool="book", arguments={"city": "Atlantis"}) as reading:
         events = list(reading)

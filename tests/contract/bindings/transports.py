@@ -95,7 +95,7 @@ class HttpTransport(Transport):
     def call(self, operation: Operation, params: Json, headers: Headers, tenant: str) -> Answer:
         method, path, body = self.request(operation, params, tenant)
         response = self.http.request(method, self.url + path, **self._content(body, headers))
-        value: Any = json.loads(response.text) if response.text else {}
+        value = json.loads(response.text) if response.text else {}
         return Answer(self.result(value, response.status_code, response.headers), response.headers)
 
     @contextmanager
@@ -221,7 +221,7 @@ GRPC_METHODS_0_3 = {
     Operation.EXTENDED_CARD: "GetAgentCard",
 }
 # Protobuf does not tell an empty value from one that is absent.
-_EMPTY_PAGE: Json = {"tasks": [], "nextPageToken": "", "totalSize": 0}
+_EMPTY_PAGE = {"tasks": [], "nextPageToken": "", "totalSize": 0}
 
 
 class Grpc(Transport):
@@ -264,8 +264,8 @@ class Grpc(Transport):
         method = METHODS[path]
         request = method.codec.encode(method.request, {**params, "tenant": tenant} if tenant else params)
         version = [("a2a-version", self.version)] if self.version.startswith("1.") else []
-        metadata = (*version, *((name.lower(), value) for name, value in headers.items()))
-        call: Any = self._channel.unary_stream(path)(request, metadata=metadata, timeout=SECONDS)
+        metadata = [*version, *((name.lower(), value) for name, value in headers.items())]
+        call = self._channel.unary_stream(path)(request, metadata=metadata, timeout=SECONDS)
         try:
             yield call, method
         finally:

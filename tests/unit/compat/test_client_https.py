@@ -69,6 +69,24 @@ def base(certificate: Path) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.requirement("S1-2", "S1-3", "S1-4", "S1-5")
+async def test_the_whole_sequence_over_a_self_signed_certificate(stub: Any, certificate: Path) -> None:
+    states = {"tasks/send": "completed", "tasks/get": "completed", "tasks/cancel": "canceled"}
+
+    def answer(request: Any) -> Any:
+        if request.method == "GET":
+            return {"name": "elixir-mcp-agent", "skills": []}
+        return {"result": {"id": "7", "status": {"state": states[request.json["method"]]}}}
+
+    server = await stub(answer, certificate)
+    assert server.url.startswith("https://")
+    assert (await discover(server.url))[0] == "ok"
+    assert await send_task(server.url, "hi", cookie="k") == ("ok", {"id": "7", "status": {"state": "completed"}})
+    assert await get_task(server.url, "7", cookie="k") == ("ok", {"id": "7", "status": {"state": "completed"}})
+    assert await cancel_task(server.url, "7", cookie="k") == ("ok", {"id": "7", "status": {"state": "canceled"}})
+    assert server.paths == ["GET /.well-known/agent.json", *["POST /a2a"] * 3]
+
+
 @pytest.mark.requirement("S1-3")
 async def test_with_verify_a_self_signed_certificate_is_refused_before_anything_is_sent(
     stub: Any, certificate: Path
@@ -106,3 +124,14 @@ async def test_dragoman_answers_the_whole_sequence(base: str) -> None:
     assert (outcome, canceled["status"]["state"]) == ("ok", "canceled")
     _, later = await get_task(base, asking["id"], cookie="k")
     assert later["status"]["state"] == "canceled"
+
+
+@pytest.mark.requirement("S1-25")
+async def test_an_unknown_task_is_dragomans_error_as_a_map(base: str) -> None:
+    for outcome, error in [
+        await get_task(base, "no-such-task", cookie="k"),
+        await cancel_task(base, "no-such-task", cookie="k"),
+    ]:
+        assert outcome == "error"
+        assert error["code"] == -32001
+        assert error["message"]

@@ -214,6 +214,24 @@ async def test_a_sent_message_is_the_document_s_task(database: Path) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", task["status"]["timestamp"])
 
 
+@pytest.mark.requirement("S0-33", "S0-28")
+async def test_the_row_is_there_while_the_tool_works(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def look() -> str:
+        seen.extend(rows(tmp_path / "t.db"))
+        return "seen"
+
+    params = asking("look")
+    async with ToolServer(tools(look), tmp_path / "t.db") as server:
+        _, task = await server.handle_send(params, ADA)
+    assert [(row["state"], row["history"], row["artifacts"]) for row in seen] == [("working", [params["message"]], [])]
+    (after,) = rows(tmp_path / "t.db")
+    assert (after["state"], after["artifacts"]) == ("completed", task["artifacts"])
+    assert (after["id"], after["user_id"]) == (seen[0]["id"], 7)
+    assert after["updated_at"] > seen[0]["updated_at"]
+
+
 @pytest.mark.requirement("S0-32", "S0-40")
 async def test_a_text_alone_goes_to_the_first_tool_as_its_text() -> None:
     got: list[Any] = []
@@ -321,6 +339,35 @@ async def test_of_cancels_at_the_same_time_none_is_lost(database: Path) -> None:
     assert after | {"updated_at": 0, "state": ""} == before | {"updated_at": 0, "state": ""}
 
 
+@pytest.mark.requirement("S0-28", "S0-44")
+async def test_a_task_at_work_is_canceled(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def wait() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    async with ToolServer(tools(wait), tmp_path / "t.db") as server:
+        sending = asyncio.create_task(server.handle_send(asking("wait") | {"id": "1709395200000"}, ADA))
+        await begun.wait()
+        assert [(row["id"], row["state"]) for row in rows(tmp_path / "t.db")] == [(1709395200000, "working")]
+        outcome, canceled = await server.handle_cancel({"id": "1709395200000"}, ADA)
+        assert (outcome, canceled["status"]["state"]) == ("ok", "canceled")
+        assert await sending == ("ok", canceled)
+    assert [(row["state"], row["artifacts"]) for row in rows(tmp_path / "t.db")] == [("canceled", [])]
+
+
+@pytest.mark.requirement("S0-42", "S0-43", "S0-46", "S0-47")
+@pytest.mark.parametrize("handle", [ToolServer.handle_get, ToolServer.handle_cancel], ids=["get", "cancel"])
+async def test_no_id_and_an_unknown_id_have_their_codes(handle: Any) -> None:
+    async with ToolServer(tools(nothing)) as server:
+        for params in (None, {}, {"id": ""}, {"id": None}, []):
+            outcome, error = await handle(server, params, ADA)
+            assert (outcome, error["code"]) == ("error", -32602)
+        assert await handle(server, {"id": "1"}, ADA) == ("error", {"code": -32001, "message": "Task not found"})
+
+
 # -- as whom -----------------------------------------------------------------------------------------------------------
 
 
@@ -382,6 +429,27 @@ async def test_a_user_without_an_id_is_a_mistake(user: dict[str, Any]) -> None:
 
 
 # -- the toolbox -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S0-2", "S0-68")
+async def test_every_skill_on_the_card_is_a_tool_that_can_be_called(database: Path) -> None:
+    arguments = {"add_numbers": {"a": 0.1, "b": 2}, "get_greeting": {"name": "Lisbon"}}
+    answers: dict[str, str] = {}
+    for skill in (await agent_card({"admin": True, "counter": True}))["skills"]:
+        _, task = await handle_send(asking(skill["id"], **arguments.get(skill["id"], {})), ADA)
+        assert task["status"]["state"] == "completed"
+        assert [artifact["name"] for artifact in task["artifacts"]] == [f"{skill['id']}-result"]
+        answers[skill["id"]] = text_of(task)
+    told = datetime.fromisoformat(answers.pop("current_time"))
+    assert abs(told.timestamp() - datetime.now(told.tzinfo).timestamp()) < 60
+    assert "counter at 1" in answers.pop("server_report")
+    assert answers == {
+        "get_greeting": "Hello, Lisbon!",
+        "is_admin": "true",
+        "get_counter": "0",
+        "add_numbers": "2.1",
+        "increment_counter": "1",
+    }
 
 
 @pytest.mark.requirement("S0-68")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from dragoman.compat.tool_server.dialect import TOOL_TASKS
@@ -15,11 +16,12 @@ from dragoman.model.message import PROGRESS_KEY, Message
 from dragoman.model.operation import Operation, TaskPushNotificationConfig
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
-from dragoman.model.task import Task, TaskStatus
+from dragoman.model.task import Artifact, Task, TaskStatus
 
 TIME = "2026-11-15T10:00:00.000Z"
 SAID = Message("m", Role.USER, (Part(text="hi"), Part(data={"tool": "echo"})), metadata={"a": 1})
 REASON = Message("r", Role.AGENT, (Part(text="because"),))
+RESULT = Artifact("echo-result", (Part(text="hi", media_type="text/plain"),), "echo-result", "what it is", {"b": 2})
 
 
 def task_of(state: State, *, message: Message | None = None, artifacts: Any = (), context: str = "7") -> Task:
@@ -28,6 +30,38 @@ def task_of(state: State, *, message: Message | None = None, artifacts: Any = ()
 
 def shown(task: Task) -> Any:
     return json.loads(TOOL_TASKS.write_result(Operation.GET, task))
+
+
+@pytest.mark.requirement("S0-56", "S0-59", "S0-60")
+@pytest.mark.parametrize("operation", [Operation.SEND, Operation.GET, Operation.CANCEL])
+def test_a_task_has_four_members_whatever_was_asked(operation: Operation) -> None:
+    assert json.loads(
+        TOOL_TASKS.write_result(operation, task_of(State.COMPLETED, message=REASON, artifacts=(RESULT,)))
+    ) == {
+        "id": "7",
+        "status": {"state": "completed", "timestamp": TIME},
+        "history": [
+            {"role": "user", "parts": [{"type": "text", "text": "hi"}, {"type": "data", "data": {"tool": "echo"}}]}
+        ],
+        "artifacts": [{"name": "echo-result", "parts": [{"type": "text", "text": "hi"}]}],
+    }
+
+
+def test_a_session_is_shown_when_it_is_not_the_task_s_own() -> None:
+    assert shown(task_of(State.COMPLETED, context="talk"))["sessionId"] == "talk"
+    assert "sessionId" not in shown(task_of(State.COMPLETED))
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.REJECTED])
+def test_a_reason_is_in_the_status_where_no_artifact_has_it(state: State) -> None:
+    alone = shown(task_of(state, message=REASON))["status"]
+    assert alone == {
+        "state": "failed",
+        "message": {"role": "agent", "parts": [{"type": "text", "text": "because"}]},
+        "timestamp": TIME,
+    }
+    assert "message" not in shown(task_of(state, message=REASON, artifacts=(RESULT,)))["status"]
+    assert "message" not in shown(task_of(state))["status"]
 
 
 def test_progress_and_the_like_are_not_in_the_status() -> None:
@@ -41,6 +75,14 @@ def test_progress_is_no_part_of_the_history_which_has_no_room_for_its_mark() -> 
     task = structs.replace(before, history=(*before.history, progress))
     assert shown(task) == shown(before)
     assert TOOL_TASKS.history(task) == TOOL_TASKS.history(before)
+
+
+@pytest.mark.requirement("S0-54", "S0-55")
+def test_the_columns_hold_what_the_answer_holds() -> None:
+    task = task_of(State.COMPLETED, artifacts=(RESULT,))
+    assert json.loads(TOOL_TASKS.history(task)) == shown(task)["history"]
+    assert json.loads(TOOL_TASKS.artifacts(task)) == shown(task)["artifacts"]
+    assert TOOL_TASKS.artifacts(task_of(State.WORKING)) == b"[]"
 
 
 def test_everything_else_is_plain_0_1() -> None:

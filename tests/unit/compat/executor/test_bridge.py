@@ -124,6 +124,14 @@ def test_what_is_no_executor_is_refused_at_once(spec: Any) -> None:
 # -- what an executor says -----------------------------------------------------------------------------------------
 
 
+async def test_a_message_with_the_completed_status_is_the_tasks_answer(echo: Any) -> None:
+    task = await answer_of(echo, "hello")
+    assert task.state is State.COMPLETED
+    assert task.status.message is not None
+    assert task.status.message.role is ModelRole.AGENT
+    assert task.status.message.text == "hello"
+
+
 async def test_a_message_alone_completes_the_task_with_all_its_parts(doing: Any) -> None:
     async def work(told: Any) -> None:
         await told.context.queue.enqueue(Message(Role.AGENT, (TextPart("a"), DataPart({"b": 1}))))
@@ -310,6 +318,22 @@ async def test_a_question_without_words_still_asks_and_shows_its_data(doing: Any
 
 
 # -- how an executor ends ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-102")
+async def test_an_executor_that_crashes_fails_its_task_and_nothing_else(doing: Any) -> None:
+    async def work(told: Any) -> None:
+        if told.context.message.text == "boom":
+            raise RuntimeError("secret")
+        await told.status(TaskState.COMPLETED, "well")
+
+    async with Client(Agent("x", run=run_of(doing(work)))) as client:
+        crashed = await client.send("boom")
+        fine = await client.send("hi")
+    assert crashed.state is State.FAILED
+    assert (crashed.error or "").startswith("execution failed: ")
+    assert "secret" not in (crashed.error or "")
+    assert fine.text == "well"
 
 
 async def test_an_executor_may_return_its_failure(doing: Any) -> None:
@@ -512,3 +536,18 @@ async def test_a_server_that_stops_does_not_call_cancel(doing: Any) -> None:
         await connection.perform(Operation.SEND, request(return_immediately=True))
         await begun.wait()
     assert executor.canceled == []
+
+
+async def test_the_task_is_there_before_the_executor_says_anything(doing: Any) -> None:
+    begun = asyncio.Event()
+
+    async def work(told: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with connected(doing(work)) as connection:
+        task = await connection.perform(Operation.SEND, request(return_immediately=True))
+        assert isinstance(task, ModelTask)
+        await begun.wait()
+        answer = await connection.service.cancel(CallContext(), CancelTaskRequest(task.id))
+    assert answer.result.state is State.CANCELED

@@ -21,6 +21,7 @@ from dragoman.compat.executor import (
     TaskStatus,
     TaskStore,
     TextPart,
+    event_from_map,
 )
 from dragoman.compat.executor.jsonrpc import METHODS
 from dragoman.model.error import ConfigError
@@ -124,6 +125,40 @@ async def test_each_of_the_ten_methods_does_its_work(calling: Any, doing: Any) -
     assert set(METHODS) == set(RESULTS)
 
 
+@pytest.mark.requirement("S2-24")
+async def test_a_stream_begins_with_the_task_and_ends_with_a_final_status(calling: Any, doing: Any) -> None:
+    async def work(told: Any) -> None:
+        await told.artifact("a", "x", last_chunk=True)
+
+    answers = [answer async for answer in calling(doing(work)).stream("hi")]
+    assert {answer["id"] for answer in answers} == {7}
+    results = [answer["result"] for answer in answers]
+    assert [event_from_map(result)[0] for result in results] == ["ok"] * len(results)
+    assert [result["kind"] for result in results] == ["task", "status-update", "artifact-update", "status-update"]
+    assert [result["final"] for result in results if result["kind"] == "status-update"] == [False, True]
+    assert results[-1]["status"]["state"] == "completed"
+
+
+@pytest.mark.requirement("S2-24")
+async def test_a_running_task_can_be_followed_by_a_second_listener(calling: Any, doing: Any) -> None:
+    go = asyncio.Event()
+
+    async def work(told: Any) -> None:
+        await told.status(TaskState.WORKING, "begun")
+        await go.wait()
+        await told.artifact("a", "x")
+
+    caller = calling(doing(work))
+    task = await caller.send("hi", blocking=False)
+    request = {"jsonrpc": "2.0", "id": 9, "method": "tasks/resubscribe", "params": {"id": task["id"]}}
+    kinds: list[str] = []
+    async for answer in caller.handler.handle_stream(request):
+        kinds.append(answer["result"]["kind"])
+        go.set()
+    assert kinds[0] == "task"
+    assert kinds[-2:] == ["artifact-update", "status-update"]
+
+
 @pytest.mark.parametrize("method", [method for method in METHODS if "push" in method])
 async def test_without_a_sender_webhooks_are_not_supported(calling: Any, echo: Any, method: str) -> None:
     params = {"id": "t", "taskId": "t", "pushNotificationConfigId": "p", "pushNotificationConfig": HOOK}
@@ -152,6 +187,23 @@ async def test_a_stream_that_cannot_begin_is_one_error(calling: Any, echo: Any) 
 
 
 # -- tasks ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-12")
+@pytest.mark.parametrize(("length", "texts"), [(None, ["first", "which?", "second"]), (1, ["second"]), (0, [])])
+async def test_a_task_is_read_with_as_much_history_as_is_asked_for(
+    calling: Any, doing: Any, length: int | None, texts: list[str]
+) -> None:
+    async def work(told: Any) -> None:
+        if told.context.task is None:
+            await told.status(TaskState.INPUT_REQUIRED, "which?")
+
+    caller = calling(doing(work))
+    task = await caller.send("first")
+    await caller.send("second", taskId=task["id"])
+    params = {"id": task["id"]} | ({} if length is None else {"historyLength": length})
+    answer = await caller.ask("tasks/get", **params)
+    assert [message["parts"][0]["text"] for message in answer["result"]["history"]] == texts
 
 
 @pytest.mark.requirement("S2-88")
@@ -190,7 +242,60 @@ async def test_canceling_a_running_task_reaches_the_executor(calling: Any, doing
     assert code(await caller.ask("tasks/cancel", id=task["id"])) == -32002
 
 
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+@pytest.mark.parametrize(("params", "expected"), [({"id": "nobody"}, -32001), ({}, -32602), ({"id": ""}, -32602)])
+async def test_a_task_that_is_not_there_or_not_named_is_an_error(
+    calling: Any, echo: Any, method: str, params: dict[str, Any], expected: int
+) -> None:
+    assert code(await calling(echo).ask(method, **params)) == expected
+
+
+@pytest.mark.parametrize("params", [{}, {"message": SAID | {"parts": []}}, {"message": {"role": "user"}}])
+async def test_a_message_that_says_nothing_is_refused(calling: Any, echo: Any, params: dict[str, Any]) -> None:
+    assert code(await calling(echo).ask("message/send", **params)) == -32602
+    assert echo.executed == []
+
+
+@pytest.mark.requirement("S2-102")
+async def test_an_executor_that_crashes_leaves_the_handler_well(calling: Any, doing: Any) -> None:
+    async def work(told: Any) -> None:
+        if told.context.message.text == "boom":
+            raise RuntimeError
+
+    caller = calling(doing(work))
+    crashed = await caller.send("boom")
+    assert crashed["status"]["state"] == "failed"
+    assert crashed["status"]["message"]["parts"][0]["text"].startswith("execution failed: ")
+    assert (await caller.send("hi"))["status"]["state"] == "completed"
+
+
+@pytest.mark.requirement("S2-103")
+async def test_the_stream_of_an_executor_that_crashes_ends(calling: Any, doing: Any) -> None:
+    async def work(told: Any) -> None:
+        raise RuntimeError
+
+    caller = calling(doing(work))
+    answers = [answer async for answer in caller.stream("hi")]
+    assert answers[-1]["result"]["status"]["state"] == "failed"
+    assert answers[-1]["result"]["final"] is True
+    assert len(caller.handler.queues) == 0
+
+
 # -- what a handler is made of -------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S2-100")
+async def test_an_unknown_method_and_an_empty_one_are_told_apart(calling: Any, echo: Any) -> None:
+    caller = calling(echo)
+    assert code(await caller.ask("tasks/send", message=SAID)) == -32601
+    assert code(await caller.ask("nonsense")) == -32601
+    assert code(await caller.ask("")) == -32600
+
+
+async def test_an_error_answers_with_the_requests_id(calling: Any, echo: Any) -> None:
+    handler = calling(echo).handler
+    assert (await handler.handle({"jsonrpc": "1.0", "id": "x", "method": "tasks/get"}))["id"] == "x"
+    assert (await handler.handle({"jsonrpc": "2.0", "id": [], "method": "tasks/get"}))["id"] is None
 
 
 @pytest.mark.requirement("S2-101")

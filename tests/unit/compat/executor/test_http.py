@@ -47,6 +47,17 @@ def events(answer: httpx2.Response) -> list[dict[str, Any]]:
     return [json.loads(line.removeprefix("data: "))["result"] for line in lines if line.startswith("data: ")]
 
 
+@pytest.mark.requirement("S2-97")
+def test_a_message_by_http_is_answered_in_camel_case_with_kinds(echo: Any) -> None:
+    with served(RequestHandler(echo).app()) as url:
+        task = post(url, "message/send", message=SAID)["result"]
+    assert set(task) == {"kind", "id", "contextId", "status", "history"}
+    assert task["kind"] == "task"
+    assert set(task["status"]) == {"state", "message", "timestamp"}
+    assert set(task["status"]["message"]) == {"kind", "messageId", "role", "parts", "contextId", "taskId"}
+    assert task["status"]["message"]["parts"] == [{"kind": "text", "text": "hi"}]
+
+
 @pytest.mark.requirement("S2-24", "S2-110")
 def test_each_of_the_ten_methods_does_its_work_by_http(doing: Any) -> None:
     async def work(told: Any) -> None:
@@ -224,3 +235,23 @@ async def test_a_card_is_built_served_and_parsed_and_its_agent_called_by_the_cli
             stream = client.stream("again")
             assert [event.state.value async for event in stream][-1] == "TASK_STATE_COMPLETED"
             assert stream.task.text == "again"
+
+
+@pytest.mark.requirement("S2-8")
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"jsonrpc": "2.0", "id": 1, "method": ', -32700),
+        (b'{"jsonrpc": "1.0", "id": 1, "method": "tasks/get"}', -32600),
+        (b'{"id": 1, "method": "tasks/get"}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": 7}', -32600),
+        (b'{"jsonrpc": "2.0", "id": {}, "method": "tasks/get"}', -32600),
+    ],
+)
+async def test_what_is_no_json_rpc_is_an_error_with_its_code(
+    calling: Any, echo: Any, exchange: Any, body: bytes, expected: int
+) -> None:
+    answer = await exchange(calling(echo).handler.app(), "POST", "/", body).whole()
+    assert (answer.status, answer.json()["error"]["code"]) == (200, expected)
+    assert answer.json()["jsonrpc"] == "2.0"

@@ -92,6 +92,14 @@ def test_a_role_that_does_not_exist_is_refused(role: Any) -> None:
         Message(role, (TextPart("hi"),))
 
 
+@pytest.mark.requirement("S2-63")
+async def test_a_message_with_a_role_that_does_not_exist_is_refused_by_a_handler(calling: Any, echo: Any) -> None:
+    said = {"role": "moderator", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+    error = (await calling(echo).ask("message/send", message=said))["error"]
+    assert (error["code"], error["message"]) == (-32602, "message.role must be user")
+    assert echo.executed == []
+
+
 @pytest.mark.parametrize("field", ["role", "parts"])
 def test_a_message_needs_a_role_and_parts(field: str) -> None:
     status, reason = Message.from_map({key: value for key, value in WHOLE_MAP.items() if key != field})

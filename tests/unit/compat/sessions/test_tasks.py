@@ -381,6 +381,26 @@ async def finished(bench: Any, number: int) -> list[dict[str, Any]]:
     return tasks
 
 
+@pytest.mark.requirement("S3-25", "S3-26")
+async def test_the_hundred_oldest_that_have_ended_go_when_there_are_more_than_a_thousand(bench: Any) -> None:
+    tasks = await finished(bench, MAX_TASKS)
+    assert await handle_task_get(tasks[0]["id"]) is not None
+    tasks += await finished(bench, 1)
+    known = [await handle_task_get(task["id"]) is not None for task in tasks]
+    assert known == [False] * PRUNE_COUNT + [True] * (MAX_TASKS + 1 - PRUNE_COUNT)
+    assert len(_TASKS_BY_LOOP.tasks().registry) <= MAX_TASKS
+
+
+@pytest.mark.requirement("S3-27")
+async def test_a_task_that_goes_on_is_never_forgotten(bench: Any) -> None:
+    tasks = [await bench.send() for _ in range(MAX_TASKS + 1)]
+    assert all([(await bench.get(task))["state"] == "working" for task in tasks])
+    [late] = await finished(bench, 1)
+    assert await handle_task_get(late["id"]) is not None
+    await bench.send()
+    assert await handle_task_get(late["id"]) is None
+
+
 async def test_what_the_registry_has_forgotten_is_not_kept_anywhere(bench: Any) -> None:
     await finished(bench, 2 * MAX_TASKS + PRUNE_COUNT)
     [engine] = _TASKS_BY_LOOP.tasks()._engines
