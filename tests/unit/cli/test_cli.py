@@ -339,8 +339,7 @@ def test_a_server_in_the_background_ignores_ctrl_c_and_sigterm_stops_it(echo: Pa
             url = lines[0].removeprefix("serving echo at ")
             with urlopen(url, b"{}", timeout=10) as response:
                 assert response.status == 200
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.end(signal.SIGTERM) == 0
     finally:
         signal.signal(signal.SIGINT, before)
 
