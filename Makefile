@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js a2a-sdk go)
 MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server fastmcp)
 # What `make test-short` runs: stores, wire formats, gRPC, streams that are cut, commands, a server that is killed.
-SHORT  := tests/contract tests/unit/model tests/unit/dialects tests/unit/transports tests/unit/client/test_grpc.py \
+SHORT  := tests/contract/test_stores.py tests/unit/model tests/unit/dialects tests/unit/transports tests/unit/client/test_grpc.py \
           tests/unit/client/test_reconnect.py tests/unit/cli/test_cli.py tests/wire/test_golden.py \
           tests/wire/test_streams.py tests/wire/test_grpc_calls.py tests/faults/test_kill.py
 # Chromium, for the tests of the console.
