@@ -24,5 +24,5 @@ def load() -> ModuleType:
 
 
 def test_a_hundred_streams_survive_a_kill(launch: Any, load: ModuleType) -> None:
-    (told,) = load.rounds(launch, number=1, streams=100, seed=7)
-    print(told)
+    (report,) = load.rounds(launch, number=1, streams=100, seed=7)
+    print(report)

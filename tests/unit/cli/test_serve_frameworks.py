@@ -201,11 +201,11 @@ def test_a_framework_that_is_not_installed_is_told_with_how_to_get_it(
 
 
 def test_the_help_names_the_frameworks() -> None:
-    said = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
+    help_text = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
     for flag in ("--adk", "--langgraph", "--pydantic-ai", "--openai"):
-        assert f"{flag} MODULE:NAME" in said
+        assert f"{flag} MODULE:NAME" in help_text
     for framework in ("Google ADK", "LangGraph", "Pydantic AI", "OpenAI Agents SDK"):
-        assert framework in said
+        assert framework in help_text
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -306,12 +306,12 @@ def serving(folder: Path) -> Iterator[Callable[..., str]]:
         )
         started.append(process)
         assert process.stderr is not None
-        said: list[str] = []
+        printed: list[str] = []
         for line in process.stderr:
-            said.append(line)
+            printed.append(line)
             if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
                 return found[1]
-        raise AssertionError("the server did not start:\n" + "".join(said))
+        raise AssertionError("the server did not start:\n" + "".join(printed))
 
     yield serve
     for process in started:

@@ -73,16 +73,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     )
     assert process.stderr is not None
     try:
-        said = ""
+        output = ""
         for line in process.stderr:
-            said += line
+            output += line
             if line.startswith("  try"):
                 break
-        found = re.search(r"card    (https://127\.0\.0\.1:\d+)/", said)
-        assert found is not None, said
-        grpc = re.search(r"\n  grpc    (\S+)\n", said)
-        assert grpc is not None, said
-        assert "\n  auth    mtls\n" in said
+        found = re.search(r"card    (https://127\.0\.0\.1:\d+)/", output)
+        assert found is not None, output
+        grpc = re.search(r"\n  grpc    (\S+)\n", output)
+        assert grpc is not None, output
+        assert "\n  auth    mtls\n" in output
         yield Site(found[1], grpc[1], folder / "ca.pem", folder / "ann.pem", folder / "mallory.pem")
     finally:
         process.terminate()
