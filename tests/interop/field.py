@@ -233,8 +233,8 @@ def _running(peer: Peer, options: dict[str, Any]) -> Generator[str, None, None]:
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    said: list[str] = []
-    listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
+    printed: list[str] = []
+    listener = threading.Thread(target=lambda: printed.extend(process.stderr or ()), daemon=True)
     listener.start()  # what nobody reads would stop a talkative server
     guard = threading.Timer(START_SECONDS, process.kill)
     guard.start()
@@ -243,7 +243,7 @@ def _running(peer: Peer, options: dict[str, Any]) -> Generator[str, None, None]:
         guard.cancel()
         if not line:
             listener.join(STOP_SECONDS)
-            raise RuntimeError(f"the server of {peer.name} did not start:\n{''.join(said)}")
+            raise RuntimeError(f"the server of {peer.name} did not start:\n{''.join(printed)}")
         yield json.loads(line)["url"]
     finally:
         guard.cancel()

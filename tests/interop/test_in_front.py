@@ -51,14 +51,14 @@ class Program:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        said: list[str] = []
+        printed: list[str] = []
         while (text := self._lines.get(timeout=SECONDS)) is not None:
-            said.append(text)
+            printed.append(text)
             if found := re.search(line, text):
                 self.url = found[1]
                 return
         self.kill()
-        raise AssertionError("the server did not start:\n" + "".join(said))
+        raise AssertionError("the server did not start:\n" + "".join(printed))
 
     def _listen(self) -> None:
         assert self.process.stdout is not None

@@ -1,4 +1,4 @@
-"""A thousand readers of one task: each event is spelled once, reaches everybody, and costs little more than writing."""
+"""A thousand readers of one task: each event is spelled once and reaches everybody."""
 
 from __future__ import annotations
 

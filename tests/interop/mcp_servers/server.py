@@ -114,20 +114,20 @@ def listening(command: Sequence[str]) -> Generator[str, None, None]:
         text=True,
     )
     assert process.stdout is not None
-    said: list[str] = []
+    printed: list[str] = []
     guard = threading.Timer(START_SECONDS, process.kill)
     guard.start()
     rest: threading.Thread | None = None
     try:
         for line in process.stdout:
-            said.append(line)
+            printed.append(line)
             if found := ADDRESS.search(line):
                 break
         else:
-            raise RuntimeError(f"the server did not start:\n{''.join(said)}")
+            raise RuntimeError(f"the server did not start:\n{''.join(printed)}")
         guard.cancel()
         # What nobody reads would stop a talkative server.
-        rest = threading.Thread(target=lambda: said.extend(process.stdout or ()), daemon=True)
+        rest = threading.Thread(target=lambda: printed.extend(process.stdout or ()), daemon=True)
         rest.start()
         yield f"{found[1]}/mcp"
     finally:
