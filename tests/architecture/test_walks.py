@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+from architecture import walk
 
 # The most files and calls of each walk.
 BOUNDS = {
@@ -25,11 +25,6 @@ BOUNDS = {
 TRIES = 3
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
-
-spec = importlib.util.spec_from_file_location("walk", Path(__file__).with_name("walk.py"))
-assert spec is not None and spec.loader is not None
-walk = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(walk)
 
 
 def documented_walks() -> dict[str, list[str]]:

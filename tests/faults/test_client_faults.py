@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
-import runpy
 import socket
 import ssl
 import tracemalloc
@@ -16,6 +15,22 @@ from typing import Any
 
 import pytest
 import trustme
+from support.stub_server import (
+    After,
+    AgentStub,
+    Close,
+    Hold,
+    Reset,
+    Stub,
+    card,
+    chunked,
+    event,
+    head,
+    html,
+    reply,
+    stream,
+    task,
+)
 
 from dragoman import Agent, Client, Context, Task
 from dragoman.client.connect import SHARED_CARDS
@@ -33,13 +48,6 @@ from dragoman.server.agent.in_process import connect as in_process
 from dragoman.server.build import build
 from dragoman.server.config.settings import Settings
 from dragoman.testing import Clock
-
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "unit" / "net" / "stub_server.py"))
-Stub, AgentStub, Got, After = STUB["Stub"], STUB["AgentStub"], STUB["Got"], STUB["After"]
-Close, Reset, Hold = STUB["Close"], STUB["Reset"], STUB["Hold"]
-reply, head, html, chunked = STUB["reply"], STUB["head"], STUB["html"], STUB["chunked"]
-card, task, event, stream = STUB["card"], STUB["task"], STUB["event"], STUB["stream"]
 
 MB = 1024 * 1024
 IN_TIME = 10
@@ -358,15 +366,15 @@ async def test_a_message_whose_stream_does_not_begin_is_sent_again_under_the_sam
 
 
 async def test_a_stream_that_says_what_is_not_a2a_is_a_clear_error() -> None:
-    for event in (b"data: <html>\n\n", b"data: {}\n\n", b"data: []\n\n", b'data: {"jsonrpc":"2.0","result":{}}\n\n'):
-        answer = head(200, "text/event-stream", Connection="close") + event
+    for chunk in (b"data: <html>\n\n", b"data: {}\n\n", b"data: []\n\n", b'data: {"jsonrpc":"2.0","result":{}}\n\n'):
+        answer = head(200, "text/chunk-stream", Connection="close") + chunk
         async with AgentStub(lambda _, answer=answer: answer) as stub:
             assert isinstance(await problem(Client(stub.url, **QUICK), streamed), BadResponse)
 
 
 async def test_an_error_within_a_stream_is_that_error() -> None:
-    event = b'data: {"jsonrpc":"2.0","id":"1","error":{"code":-32602,"message":"no such skill"}}\n\n'
-    async with AgentStub(lambda _: head(200, "text/event-stream", Connection="close") + event) as stub:
+    chunk = b'data: {"jsonrpc":"2.0","id":"1","error":{"code":-32602,"message":"no such skill"}}\n\n'
+    async with AgentStub(lambda _: head(200, "text/chunk-stream", Connection="close") + chunk) as stub:
         error = await problem(Client(stub.url, **QUICK), streamed)
     assert isinstance(error, A2AError)
     assert (error.code, str(error)) == (-32602, "no such skill")

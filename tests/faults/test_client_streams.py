@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import random
-import sys
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from support import cutting_proxy as proxy
 
 from dragoman import Agent, Client, Context, Part, State
 from dragoman.errors import CannotConnect
@@ -34,20 +31,6 @@ WIRES = [
     ("jsonrpc", "0.1"),
 ]
 wires = pytest.mark.parametrize(("transport", "protocol"), WIRES)
-
-
-def _load() -> ModuleType:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec = importlib.util.spec_from_file_location("cutting_proxy", Path(__file__).with_name("cutting_proxy.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-proxy = _load()
 
 
 class Storyteller:
@@ -234,7 +217,7 @@ async def test_who_stops_reading_hangs_up_and_the_task_goes_on() -> None:
             if event.text:
                 break
         await client.close()
-        await between.until_nobody_is_connected()
+        await between.until_unused()
         async with Client(between.url) as another:
             assert (await another.get_task(stream.task)).state is State.WORKING
             teller.left_alone.set_result(None)
@@ -249,7 +232,7 @@ async def test_the_connection_of_a_stream_that_is_left_is_closed_at_once() -> No
             async for event in events:
                 if event.text:
                     break
-        await between.until_nobody_is_connected()
+        await between.until_unused()
         assert (await client.get_task(stream.task)).state is State.WORKING
         teller.left_alone.set_result(None)
 
@@ -270,7 +253,7 @@ async def test_a_reader_who_is_cancelled_hangs_up_and_the_task_goes_on() -> None
         reader.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reader
-        await between.until_nobody_is_connected()
+        await between.until_unused()
         assert (await client.get_task(stream.task)).state is State.WORKING
         teller.left_alone.set_result(None)
         assert (await client.wait(stream.task)).text == "one two"

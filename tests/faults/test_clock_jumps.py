@@ -14,7 +14,7 @@ from support.clocks import SettableClock
 from dragoman import Agent
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.retention import SWEEP_SECONDS, Janitor, Retention
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     GetTaskRequest,

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import odd_programs as odd
+from faults import program_crash as crash
+from faults import program_server as at
 
 from dragoman import Client, State
 
 pytestmark = [pytest.mark.fault, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
-
-def _beside(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-crash = _beside("program_crash")
-at, odd = crash.at, crash.odd
 
 INTERRUPTED = "interrupted by a restart"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from faults import odd_programs as odd
+from faults import program_crowd as crowd
+from faults import program_server as at
 
 from dragoman import Agent, Client, File, State, User
 from dragoman.model.error import Unauthenticated
@@ -17,17 +19,6 @@ from dragoman.testing import served
 
 pytestmark = [pytest.mark.fault, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
-
-def _beside(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-crowd = _beside("program_crowd")
-at, odd = crowd.at, crowd.odd
 
 FILES = """
 mkdir -p sub/deeper .secret

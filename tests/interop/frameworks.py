@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from interop_field import DRIVER_SECONDS, Command, Peer, own_folder, program, python
+from interop.field import DRIVER_SECONDS, Command, Peer, own_folder, program, python
 
 from dragoman import Agent, Context, Failed, File
 from dragoman.auth.inbound.passwords import key_digest, new_key

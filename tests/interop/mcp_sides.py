@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as mcp
-from interop_mcp.server import McpServer, listening
-from interop_mcp.step import Answer, Step
-from interop_mcp_results import Outcome, Question, of_error, of_question, of_result, of_task, of_waiting
+from interop.mcp_results import Outcome, Question, of_error, of_question, of_result, of_task, of_waiting
+from interop.mcp_servers.server import McpServer, listening
+from interop.mcp_servers.step import Answer, Step
 from mcp import Client as McpClient
 from mcp import MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +13,10 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from interop_field import ADK, ADK_CLIENT, ADKS, PROGRAMS, Peer, program
-from interop_table import ABSENT, ADK_THEIRS, PASS, PEER
+from interop.field import ADK, ADK_CLIENT, ADKS, PROGRAMS, Peer, program
+from interop.table import ABSENT, ADK_THEIRS, PASS, PEER
+from support.command import inherited_environment
+from support.server_process import ServerProcess
 
 from dragoman import Agent, Client, State
 from dragoman.testing import served
@@ -292,22 +292,8 @@ def posted(url: str, text: str) -> dict[str, Any]:
 
 
 def test_their_client_and_dragoman_serve(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dragoman.cli.main", "serve", "--adk", f"{PROGRAMS / 'adk_script.py'}:root_agent"]
-    with subprocess.Popen(
-        [*command, "--port", "0", "--store", "memory:"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(SRC), "OTEL_SDK_DISABLED": "true"},
-    ) as process:
-        try:
-            assert process.stdout is not None
-            lines = iter(process.stdout.readline, "")
-            url = next(found[1] for line in lines if (found := re.search(rf"(http://\S+?){WELL_KNOWN}", line)))
-            [turn] = drive(ADK, url, {"tokens": CONVERSATIONS["tokens"]})["tokens"]["turns"]
-        finally:
-            process.terminate()
+    agent, environment = f"{PROGRAMS / 'adk_script.py'}:root_agent", inherited_environment(OTEL_SDK_DISABLED="true")
+    with ServerProcess.serve(tmp_path, "--adk", agent, environment=environment) as server:
+        [turn] = drive(ADK, server.url, {"tokens": CONVERSATIONS["tokens"]})["tokens"]["turns"]
     assert pieces_of(turn) == script.pieces(PIECES)
     assert texts(turn) == [WHOLE]

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from interop_field import ADKS, PROGRAMS, Peer
+from interop.field import ADKS, PROGRAMS, Peer
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 

@@ -12,8 +12,8 @@ from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.events.event import Event
 from google.adk.runners import InMemoryRunner
 from google.genai import types
-from interop_field import ADK, ADK_SERVERS, ADKS, Peer, program, serving
-from interop_table import ABSENT, ADK_OURS, PASS, PEER
+from interop.field import ADK, ADK_SERVERS, ADKS, Peer, program, serving
+from interop.table import ABSENT, ADK_OURS, PASS, PEER
 
 from dragoman import Agent, Client, Part, State
 from dragoman.adk import RemoteAgent

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-import interop_script as script
 import pytest
-from interop_field import INSTALLED, PROGRAMS, Peer, serving
+from interop.field import INSTALLED, PROGRAMS, Peer, serving
+from interop.peers import script
 
 from dragoman import Client, Message, State, Task
 from dragoman.errors import InvalidParams

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import interop_mcp_sides as sides
 import pytest
-from interop_mcp.fast import ASKING, ASKING_OVER_HTTP, NAME, OLDER, OVER_HTTP, SERVER
-from interop_mcp.server import PROGRAMS, McpServer, listening, script
+from interop import mcp_sides as sides
+from interop.mcp_servers.fast import ASKING, ASKING_OVER_HTTP, NAME, OLDER, OVER_HTTP, SERVER
+from interop.mcp_servers.server import PROGRAMS, McpServer, listening, script
 from mcp import Client as McpClient
 
 from dragoman import Agent, Context, Part, State, Task

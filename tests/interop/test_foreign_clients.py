@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from interop_agents import authenticate, guarded, received_files
-from interop_deviations import CLIENT_FAULTS
-from interop_field import DRIVER_SECONDS, PEERS, Driven, Peer, Wire, drive, smoke_wires
-from interop_table import ABSENT, FAIL, PASS, PEER, THEIRS, Cell
+from interop.agents import authenticate, guarded, received_files
+from interop.deviations import CLIENT_FAULTS
+from interop.field import DRIVER_SECONDS, PEERS, Driven, Peer, Wire, drive, smoke_wires
+from interop.table import ABSENT, FAIL, PASS, PEER, THEIRS, Cell
 
 from dragoman.testing import served
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import interop_script as script
 import jsonschema
 import mcp_types as types
 import pytest
-from interop_field import PEERS, Peer
+from interop.field import PEERS, Peer
+from interop.peers import script
 from mcp import Client
 
 from dragoman.mcp.serve import McpOptions

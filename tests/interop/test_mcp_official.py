@@ -8,15 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from interop_agents import agent
-from interop_mcp.server import INSTALLED
+from interop.agents import agent
+from interop.mcp_servers.server import INSTALLED
+from support.server_process import ServerProcess
 
 from dragoman.testing import served
 
@@ -66,37 +66,12 @@ def run(here: Path, program: str, *arguments: str) -> subprocess.CompletedProces
 @contextmanager
 def over_http(here: Path) -> Generator[str, None, None]:
     """`dragoman mcp --http` on a free port, and its URL."""
-    process = subprocess.Popen(
-        [DRAGOMAN, "mcp", "--http", "127.0.0.1:0"],
-        cwd=here,
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+    server = ServerProcess(
+        [DRAGOMAN, "mcp", "--http", "127.0.0.1:0"], here, address=ADDRESS.pattern, seconds=START_SECONDS
     )
-    assert process.stderr is not None
-    guard = threading.Timer(START_SECONDS, process.kill)
-    guard.start()
-    printed: list[str] = []
-    rest: threading.Thread | None = None
-    try:
-        for line in process.stderr:
-            printed.append(line)
-            if found := ADDRESS.search(line):
-                break
-        else:
-            raise RuntimeError(f"the server did not start:\n{''.join(printed)}")
-        guard.cancel()
-        rest = threading.Thread(target=lambda: printed.extend(process.stderr or ()), daemon=True)
-        rest.start()
-        yield found[1]
-    finally:
-        guard.cancel()
-        guard.join()
-        process.terminate()
-        process.wait(START_SECONDS)
-        if rest is not None:
-            rest.join()
-        process.stderr.close()
+    with server:
+        yield server.url
+        server.end()
 
 
 # -- the inspector -----------------------------------------------------------------------------------------------------

@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import interop_mcp_sides as sides
 import pytest
-from interop_mcp.everything import LONG, OVER_HTTP, URL, URL_ARGUMENTS
-from interop_mcp.everything import SERVER as EVERYTHING
-from interop_mcp.field import SERVERS
-from interop_mcp.server import McpServer
-from interop_mcp.shell_server import SERVER as SHELL
-from interop_mcp.step import Answer, Step
-from interop_mcp_results import Outcome, of_task, of_waiting
+from interop import mcp_sides as sides
+from interop.mcp_results import Outcome, of_task, of_waiting
+from interop.mcp_servers.everything import LONG, OVER_HTTP, URL, URL_ARGUMENTS
+from interop.mcp_servers.everything import SERVER as EVERYTHING
+from interop.mcp_servers.field import SERVERS
+from interop.mcp_servers.server import McpServer
+from interop.mcp_servers.shell_server import SERVER as SHELL
+from interop.mcp_servers.step import Answer, Step
 from mcp import MCPError
 
 from dragoman import State, Task

@@ -23,13 +23,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import interop_mcp_sides as sides
 import mcp_types as mcp
 import pytest
-from interop_mcp.everything import FORM, LONG, SERVER, URL, URL_ARGUMENTS
-from interop_mcp.server import McpServer as ForeignServer
-from interop_mcp.step import Answer, Step
-from interop_mcp_results import Content, Outcome, Question, exact
+from interop import mcp_sides as sides
+from interop.mcp_results import Content, Outcome, Question, exact
+from interop.mcp_servers.everything import FORM, LONG, SERVER, URL, URL_ARGUMENTS
+from interop.mcp_servers.server import McpServer as ForeignServer
+from interop.mcp_servers.step import Answer, Step
 from mcp import Client as McpClient
 from mcp import MCPError
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 
-from interop.prometheus_server import until
+from support.command import DRAGOMAN, inherited_environment
+from support.server_process import ServerProcess
 from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Client
@@ -24,55 +20,28 @@ SECONDS = 30
 SECRET = "the-same-on-all-nodes-and-long-enough"
 
 
-class WatchedServer:
+class WatchedServer(ServerProcess):
     """`dragoman serve` with metrics."""
 
     def __init__(self, folder: Path, name: str, store: str, *flags: str) -> None:
-        self._log = folder / f"{name}.log"
         words = ("serve", f"{AGENTS}:server", "--port", "0", "--metrics", "0", "--store", store, *flags)
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "dragoman.cli.main", *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(SOURCE), "DRAGOMAN_SECRET": SECRET},
-            )
-        self.pid = self._process.pid
-        self.url = self._address(r"card\s+(http://\S+?)/(?:agents/\w+/)?\.well-known")
-        self.metrics_url = self._address(r"metrics\s+(http://\S+)")
+        super().__init__(
+            [*DRAGOMAN, *words],
+            folder,
+            environment=inherited_environment(DRAGOMAN_SECRET=SECRET),
+            address=r"card\s+(http://\S+?)/(?:agents/\w+/)?\.well-known",
+            merged=True,
+        )
+        self.metrics_url = self.ready().find(r"metrics\s+(http://\S+)")[1]
 
     @property
     def target(self) -> str:
         """Host and port of its metrics."""
         return self.metrics_url.removeprefix("http://").removesuffix("/metrics")
 
-    @property
-    def output(self) -> str:
-        """What it has printed."""
-        return self._log.read_text(encoding="utf-8")
-
     def agent(self, name: str) -> str:
         """The URL of one of its agents."""
         return f"{self.url}/agents/{name}"
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait(SECONDS)
-
-    def stop(self) -> None:
-        """End it, if it still runs."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait(SECONDS)
-
-    def _address(self, pattern: str) -> str:
-        until(lambda: self._process.poll() is not None or re.search(pattern, self.output), f"the server says {pattern}")
-        found = re.search(pattern, self.output)
-        assert found is not None, self.output
-        return found[1]
 
 
 def receiver() -> WebhookReceiver:

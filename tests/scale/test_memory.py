@@ -15,7 +15,7 @@ import pytest
 from dragoman import Agent, Context
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.retention import Janitor, Retention
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.message import Message
 from dragoman.model.operation import CancelTaskRequest, GetTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.part import Part

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
+from faults import odd_programs as odd
+from faults import program_crash as crash
+from faults import program_crowd as crowd
+from faults import program_server as at
 
 from dragoman import Client, State
 
 pytestmark = pytest.mark.soak
 KB, MB = 1000, 1_000_000
-
-
-def _faults(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    path = Path(__file__).parents[1] / "faults" / f"{name}.py"
-    spec: Any = importlib.util.spec_from_file_location(f"soak_{name}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-crowd = _faults("program_crowd")
-crash = _faults("program_crash")
-at, odd = crowd.at, crowd.odd
 
 
 @pytest.mark.parametrize("kind", ["gather", "ask"])

@@ -22,8 +22,8 @@ LAST_LINE = r"^\s+try\s+"
 class ServerProcess:
     """A server that runs from its construction on. Used as a context, it is ready inside, and killed at the end.
 
-    Its stderr is read while it runs (with `merged`, its stdout too; without, stdout goes nowhere): a server never
-    waits for a reader. `seconds` bounds every wait for it.
+    Both its streams are read while it runs, so that it never waits for a reader: `output` are the lines of its stderr
+    so far (with `merged`, those of its stdout too), `stdout` the rest. `seconds` bounds every wait for it.
     """
 
     def __init__(
@@ -47,12 +47,13 @@ class ServerProcess:
         self._read = 0  # lines that a wait has passed
         self._changed = threading.Condition()
         self._is_closed = False  # its output
+        self._stdout: list[str] = []
         self.process: subprocess.Popen[str] = subprocess.Popen(
             [str(word) for word in command],
             cwd=folder,
             env=None if environment is None else dict(environment),
             stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-            stdout=subprocess.PIPE if merged else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merged else subprocess.PIPE,
             text=True,
             encoding="utf-8",
@@ -60,8 +61,10 @@ class ServerProcess:
             start_new_session=starts_session,
         )
         self.pid = self.process.pid
-        self._reader = threading.Thread(target=self._read_output, daemon=True)
-        self._reader.start()
+        readers = [self._read_output] if merged else [self._read_output, self._read_stdout]
+        self._readers = [threading.Thread(target=reader, daemon=True) for reader in readers]
+        for reader in self._readers:
+            reader.start()
 
     @classmethod
     def serve(
@@ -93,11 +96,27 @@ class ServerProcess:
             self._is_closed = True
             self._changed.notify_all()
 
+    def _read_stdout(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout:
+            self._stdout.extend(self.process.stdout)
+
+    @property
+    def stdout(self) -> str:
+        """What it has printed to stdout, if that is not merged with stderr: all of it after `wait`."""
+        return "".join(self._stdout)
+
     @property
     def text(self) -> str:
         """Everything it has printed so far."""
         with self._changed:
             return "".join(self.output)
+
+    @property
+    def unread(self) -> str:
+        """What it has printed after what was waited for."""
+        with self._changed:
+            return "".join(self.output[self._read :])
 
     def ready(self) -> Self:
         """Wait until it has printed its address, which is `url` from then on.
@@ -111,6 +130,14 @@ class ServerProcess:
             self.close()
             raise
         return self
+
+    def lines(self, count: int) -> list[str]:
+        """Wait for so many lines after those that were waited for, and return them without their ends.
+
+        Raises:
+            AssertionError: it ended before, or did not print them in time.
+        """
+        return [self.find("").string.rstrip("\n") for _ in range(count)]
 
     def until(self, text: str) -> str:
         """Wait for a line with this text after those that were waited for, and return it.
@@ -191,7 +218,8 @@ class ServerProcess:
         if self.process.stdin is not None:
             with suppress(BrokenPipeError):
                 self.process.stdin.close()
-        self._reader.join(self.seconds)
+        for reader in self._readers:
+            reader.join(self.seconds)
         return code
 
     def close(self) -> None:

@@ -12,10 +12,10 @@ from dragoman.client.connect import connect
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request, task_id_of
 from dragoman.client.options import (
-    AwaitedTurnOptions,
     ClientOptions,
     MessageOptions,
     SendOptions,
+    SendTurnOptions,
     TaskLike,
     TurnOptions,
     takes,
@@ -77,7 +77,7 @@ class Chat:
         """The open question of the agent, or None."""
         return self.last.question if self.last is not None else None
 
-    @takes(AwaitedTurnOptions.__init__, AwaitedTurnOptions)
+    @takes(SendTurnOptions.__init__, SendTurnOptions)
     async def send(self, *args: Any, **keywords: Any) -> Task | Message:
         """Send the next message with the options of `Client.send`. Raises the same errors."""
         self.last = await self._client.send(*args, **self._continuation(), **keywords)

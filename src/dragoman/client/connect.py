@@ -11,9 +11,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.credential import check_sendable
 from dragoman.auth.outbound.place import is_token
-from dragoman.client.cards.interface import check_options, main_url
+from dragoman.client.cards import CardCache, CardReader, CardVerifier, grpc_rows, load_keys
 from dragoman.client.connection import Connection, InProcess, Sender
-from dragoman.client.discovery import CardCache, ClientCardCache, Discovery, StaticDiscovery
+from dragoman.client.interface import check_options, main_url
 from dragoman.client.remote import RemoteConnection
 from dragoman.clock import SystemClock
 from dragoman.dialects.cards.card import read_card
@@ -27,8 +27,8 @@ from dragoman.net.http_url import FRAMING
 from dragoman.net.pem import PemContext
 
 if TYPE_CHECKING:
+    from dragoman.client.cards import Keys
     from dragoman.client.options import ClientOptions, Verify
-    from dragoman.client.trust import Keys, TrustOption
     from dragoman.clock import Clock
     from dragoman.net.exchange import HttpClient
 
@@ -48,7 +48,7 @@ def connect(options: ClientOptions, clock: Clock | None = None) -> Connection:
     check_options(options.protocol, options.transport)
     _check_limits(options)
     target, auth, timeout = options.target, options.auth, options.connect_timeout
-    keys = _trusted_keys(options.trust)
+    keys = load_keys(options.trust)
     needs_http = bool(options.protocol or options.transport or auth or options.headers or options.interceptors or keys)
     if isinstance(target, InProcess) and not needs_http:
         return target.in_process()
@@ -85,23 +85,16 @@ def connect(options: ClientOptions, clock: Clock | None = None) -> Connection:
         and clock is None
     )
     clock = clock or SystemClock()
-    cache = ClientCardCache(SHARED_CARDS) if shares_cache and keys is None else CardCache(clock)
-    connection_type, discovery = RemoteConnection, Discovery(sender, cache, timeout=timeout)
-    if is_direct:
-        from dragoman.client.cards.direct import GrpcDiscovery
-
-        discovery = GrpcDiscovery(sender, cache, timeout=timeout, protocol=options.protocol)
-    if keys is not None:
-        from dragoman.client.trust import CardVerifier, VerifiedConnection
-
-        connection_type, verifier = VerifiedConnection, CardVerifier(keys, sender, clock, timeout=timeout)
-        discovery = Discovery(sender, cache, timeout=timeout, verifier=verifier)
-        if isinstance(address, AgentCard):
-            # The card is verified before anything is sent to the addresses in it.
-            raw_card = dict(target) if isinstance(target, Mapping) else target  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-            discovery = StaticDiscovery(decode_any(encode(raw_card)), sender, cache, verifier)
-            address = origin or IN_PROCESS
-    return connection_type(address, sender, discovery, clock, options)
+    cache = CardCache(clock, SHARED_CARDS if shares_cache and keys is None else None)
+    verifier = None if keys is None else CardVerifier(keys, sender, clock, timeout=timeout)
+    given = None
+    if verifier is not None and isinstance(address, AgentCard):
+        # The card is verified before anything is sent to the addresses in it.
+        raw_card = dict(target) if isinstance(target, Mapping) else target  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+        given, address = decode_any(encode(raw_card)), origin or IN_PROCESS
+    rows = grpc_rows(options.protocol) if is_direct else ()
+    cards = CardReader(sender, cache, timeout=timeout, verifier=verifier, given=given, grpc_rows=rows)
+    return RemoteConnection(address, sender, cards, clock, options)
 
 
 def _asgi_app(target: object) -> Any:
@@ -166,14 +159,6 @@ def _check_limits(options: ClientOptions) -> None:
         raise ConfigError(f"limit is bytes above 0, or None for no limit; not {limit!r}")
     if not reconnect >= 0:
         raise ConfigError(f"reconnect is seconds, 0 for not at all; not {reconnect!r}")
-
-
-def _trusted_keys(trust: TrustOption) -> Keys | None:
-    if trust is None:
-        return None
-    from dragoman.client.trust import load_keys
-
-    return load_keys(trust)
 
 
 def _check_trust(keys: Keys | None, target: object, app: object) -> None:

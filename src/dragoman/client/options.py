@@ -17,7 +17,7 @@ from dragoman.net.exchange import MAX_RESPONSE
 if TYPE_CHECKING:
     import ssl
 
-    from dragoman.client.trust import TrustOption
+    from dragoman.client.cards import TrustOption
     from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.net.exchange import Interceptor
 
@@ -88,7 +88,7 @@ class TurnOptions(_Text, frozen=True, kw_only=True):
     message_id: str | None = None
 
 
-class AwaitedTurnOptions(TurnOptions, frozen=True, kw_only=True):
+class SendTurnOptions(TurnOptions, frozen=True, kw_only=True):
     """A message in a conversation whose answer is awaited."""
 
     wait: bool = True
@@ -121,7 +121,7 @@ def takes(
         annotations: dict[str, Any] = {}
         for each in reversed(kind.__mro__):
             annotations.update(vars(each).get("__annotations__", {}))
-        first = method.__code__.co_varnames[0]  # pyright: ignore[reportFunctionMemberAccess]
+        first = method.__code__.co_varnames[0]
         parameters = [Parameter(first, Parameter.POSITIONAL_OR_KEYWORD)]
         names, defaults = kind.__struct_fields__, kind.__struct_defaults__
         defaults = (NODEFAULT,) * (len(names) - len(defaults)) + defaults

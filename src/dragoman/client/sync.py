@@ -9,7 +9,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from dragoman.client.client import Client as AsyncClient
-from dragoman.client.options import AwaitedTurnOptions, ClientOptions, TurnOptions, takes
+from dragoman.client.options import ClientOptions, SendTurnOptions, TurnOptions, takes
 from dragoman.model.error import DragomanError
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class Chat:
         """The open question of the agent, or None."""
         return self._chat.question
 
-    @takes(AwaitedTurnOptions.__init__, AwaitedTurnOptions)
+    @takes(SendTurnOptions.__init__, SendTurnOptions)
     def send(self, *args: Any, **keywords: Any) -> Task | Message:
         """Send the next message with the options of `Client.send`. Raises the same errors."""
         return self._portal.run(self._chat.send(*args, **keywords))

@@ -185,12 +185,7 @@ class Dialects:
         return match
 
     def match_row(
-        self,
-        operation: Operation,
-        row: table.Row,
-        version: str | None,
-        user_agent: str = "",
-        body: bytes | None = None,
+        self, operation: Operation, row: table.Row, version: str | None, user_agent: str = "", body: bytes | None = None
     ) -> MethodMatch:
         """Find the dialect of a request whose REST path, or gRPC service, belongs to that row.
 

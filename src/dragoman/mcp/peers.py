@@ -7,8 +7,9 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from dragoman.client.card_recorder import CardRecorder
+from dragoman.client.cards import WELL_KNOWN, is_card_url
 from dragoman.client.client import Client, open_connection
-from dragoman.client.discovery import WELL_KNOWN, CardRecorder, is_card_url
 from dragoman.mcp.tools.content import card_to_json, complete_answers
 from dragoman.mcp.tools.tool import ToolError, card_failed
 from dragoman.model.error import AuthError, BadCard, CannotConnect, ConfigError, DragomanError

@@ -16,8 +16,9 @@ from dragoman.clock import SystemClock
 from dragoman.dialects.reading.checks import JsonLimits
 from dragoman.engine.execute.threads import helper_threads, sample_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention
-from dragoman.engine.operations import EngineSettings, Service
+from dragoman.engine.operations import Service
 from dragoman.engine.quota import MemoryQuota
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ConfigError
 from dragoman.net.grpc.library import no_grpc_error, quiet_grpc
 from dragoman.net.guard import AddressGuard as AddressGuard

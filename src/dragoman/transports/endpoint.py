@@ -225,14 +225,14 @@ class Exchange(Protocol):
     """One request of a binding: how it is read, and how its response, its events and its error are written.
 
     `endpoint` is the agent that it is for; until it is parsed, perhaps another agent of the server. `params_field` is
-    what errors call the parameters as a whole. `unwrap` returns the exchange that reads a body which may be that of
-    another binding; it is None where that cannot be.
+    what errors call the parameters as a whole. `unwrap` takes an exchange and its body, which may be that of another
+    binding, and returns the exchange that reads it; it is None where that cannot be.
     """
 
     endpoint: Endpoint
     request: Request
     params_field: str
-    unwrap: Callable[[bytes], Exchange] | None
+    unwrap: Callable[[Exchange, bytes], Exchange] | None
 
     def receive(self) -> Awaitable[bytes] | None:
         """Read the head of the request, and return its body to be awaited; None when it has none. Raises A2AError."""
@@ -297,7 +297,7 @@ async def answer(exchange: Exchange, send: Send) -> None:
         if receiving is not None:
             body = await receiving
             if exchange.unwrap is not None:
-                exchange = exchange.unwrap(body)
+                exchange = exchange.unwrap(exchange, body)
             is_large = len(body) > LARGE_BODY
             if is_large:
                 await request.wait_for_turn()

@@ -12,9 +12,9 @@ from copy import copy
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import httpx2
-from tests.contract.bindings.codes import check_code
-from tests.contract.bindings.spelling import Event, Json, Proto03, Spelling, Version01, Version03, Version1
-from tests.contract.bindings.transports import Answer, Failed, Grpc, JsonRpc, Rest, Stream, Transport
+from contract.bindings.codes import check_code
+from contract.bindings.spelling import Event, Json, Proto03, Spelling, Version01, Version03, Version1
+from contract.bindings.transports import Answer, Failed, Grpc, JsonRpc, Rest, Stream, Transport
 
 from dragoman import Message, Task
 from dragoman.model.event import StatusUpdate

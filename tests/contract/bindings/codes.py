@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.contract.bindings.transports import Refusal
+from contract.bindings.transports import Refusal
 
 
 class Codes(NamedTuple):

@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 
 import httpx2
 import pytest
-from tests.contract.bindings.agent import Gates, make_agent
-from tests.contract.bindings.caller import CALLERS, Caller, Site
-from tests.contract.bindings.deviations import LACKS
+from contract.bindings.agent import Gates, make_agent
+from contract.bindings.caller import CALLERS, Caller, Site
+from contract.bindings.deviations import LACKS
 
 from dragoman import Agent, User
 from dragoman.auth.inbound.scheme import InboundRequest

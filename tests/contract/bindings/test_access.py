@@ -5,8 +5,8 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from tests.contract.bindings.caller import Caller, Refused, Site
-from tests.contract.bindings.deviations import state_in
+from contract.bindings.caller import Caller, Refused, Site
+from contract.bindings.deviations import state_in
 
 from dragoman import State
 

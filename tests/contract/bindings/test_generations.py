@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tests.contract.bindings.caller import Caller, Refused, Site
-from tests.contract.bindings.deviations import BEFORE_1_1
+from contract.bindings.caller import Caller, Refused, Site
+from contract.bindings.deviations import BEFORE_1_1
 
 from dragoman import Message, State, Task
 from dragoman.model.event import ArtifactUpdate, StatusUpdate

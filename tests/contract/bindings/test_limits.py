@@ -6,8 +6,8 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
-from tests.contract.bindings.caller import Caller, Refused, Site, task_id
-from tests.contract.bindings.deviations import GRPC
+from contract.bindings.caller import Caller, Refused, Site, task_id
+from contract.bindings.deviations import GRPC
 
 from dragoman import State
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
+from contract.bindings.caller import Caller, Refused
 from msgspec.structs import replace
-from tests.contract.bindings.caller import Caller, Refused
 
 from dragoman import State
 from dragoman.model.operation import ListTasksResponse

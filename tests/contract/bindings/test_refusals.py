@@ -6,8 +6,8 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
-from tests.contract.bindings.caller import Caller, Refused, Site
-from tests.contract.bindings.spelling import Json
+from contract.bindings.caller import Caller, Refused, Site
+from contract.bindings.spelling import Json
 
 from dragoman import State
 from dragoman.model.operation import Operation

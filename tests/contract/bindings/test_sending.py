@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
-from tests.contract.bindings.agent import Gates
-from tests.contract.bindings.caller import Caller, Refused
-from tests.contract.bindings.deviations import state_in
+from contract.bindings.agent import Gates
+from contract.bindings.caller import Caller, Refused
+from contract.bindings.deviations import state_in
 
 from dragoman import Message, State, Task
 from dragoman.model.message import ERROR_KEY

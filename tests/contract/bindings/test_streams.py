@@ -5,8 +5,8 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from tests.contract.bindings.caller import Caller, NumberedEvent, Refused, task_id
-from tests.contract.bindings.deviations import state_in
+from contract.bindings.caller import Caller, NumberedEvent, Refused, task_id
+from contract.bindings.deviations import state_in
 
 from dragoman import Message, State, Task
 from dragoman.model.event import ArtifactUpdate, StatusUpdate

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 
 import pytest
-from tests.contract.bindings.caller import CALLERS, Caller, Site
-from tests.contract.bindings.deviations import GRPC
+from contract.bindings.caller import CALLERS, Caller, Site
+from contract.bindings.deviations import GRPC
 
 from dragoman import State, Task
 from dragoman.model.part import Part

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
-from tests.contract.bindings.caller import CALLERS, Caller, Refused, Site
+from contract.bindings.caller import CALLERS, Caller, Refused, Site
 
 from dragoman import State
 from dragoman.model.operation import AuthenticationInfo, TaskPushNotificationConfig

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import grpc
 import httpx2
-from tests.contract.bindings.spelling import Json
+from contract.bindings.spelling import Json
 
 from dragoman.model.operation import Operation
 from dragoman.transports.grpc.codec import codec_of

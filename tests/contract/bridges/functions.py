@@ -10,8 +10,8 @@ from typing import Any
 
 from contract.bridges.bridge import PICTURE, REASON, SECRET, TRIP, Behavior, Bridge, Place
 from contract.bridges.checkpoints import block_at, wait_at
-from login_link import link
 from opentelemetry import trace
+from support.login_link import link
 
 from dragoman import Agent, Context, Failed
 from dragoman.sync import Context as SyncContext

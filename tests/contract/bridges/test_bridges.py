@@ -17,7 +17,7 @@ from contract.bridges.bridge import IMAGE, PICTURE, REASON, SECRET, TRIP, Behavi
 from contract.bridges.checkpoints import Checkpoints
 from contract.bridges.table import BRIDGES, ROWS, row
 from opentelemetry import trace
-from otlp_collector import collected_spans
+from support.otlp_collector import collected_spans
 
 from dragoman import Client, State, Task, User
 from dragoman.model.event import ArtifactUpdate, StatusUpdate

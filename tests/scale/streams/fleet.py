@@ -69,9 +69,10 @@ class TickingNode(Node):
 class FirstChoice(RoundRobin):
     """Sends each connection to the first node that accepts it."""
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the first node that accepts."""
         self._next = 0
-        await super()._carry(reader, writer)
+        return await super().dial()
 
 
 class Usage(NamedTuple):

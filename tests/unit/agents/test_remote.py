@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Client, Context, Failed, File, Message, Rejected, State, Task
-from dragoman.client.discovery import CardCache
+from dragoman.client.cards import CardCache
 from dragoman.clock import SystemClock
 from dragoman.errors import (
     A2AError,

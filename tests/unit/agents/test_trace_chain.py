@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace as otel
-from otlp_collector import collected_spans
+from support.otlp_collector import collected_spans
 
 import dragoman.sync
 from dragoman import Agent, Client, Context

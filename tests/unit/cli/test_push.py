@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 from click.testing import CliRunner, Result
+from support.server_process import ServerProcess
 
 from dragoman import Agent
 from dragoman.cli.main import group
@@ -299,21 +300,13 @@ def test_what_an_agent_sends_is_received_and_holds(tmp_path: Path, agent: Any) -
 
 def test_what_a_served_agent_sends_is_checked_whatever_its_port(tmp_path: Path) -> None:
     (tmp_path / "echo.py").write_text("def echo(text: str) -> str:\n    return text\n")
-    command = [sys.executable, "-m", "dragoman.cli.main", "serve", "echo.py:echo", "--port", "0", "--store", "memory:"]
     with (
         listening(tmp_path, "--count", "3") as listener,
-        subprocess.Popen(
-            [*command, "--push-allow", "127.0.0.1"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-        ) as server,
+        ServerProcess.serve(tmp_path, "echo.py:echo", "--push-allow", "127.0.0.1") as server,
     ):
-        try:
-            assert server.stderr is not None
-            (url,) = next(found for line in server.stderr if (found := re.findall(r"http://127\.0\.0\.1:\d+", line)))
-            sent = CliRunner().invoke(group, ["send", url, "hello", "--push", listener.url])
-            assert (sent.exit_code, sent.stdout) == (0, "hello\n")
-            assert [listener.line().rpartition("  ")[2] for _ in range(3)] == ["[signature holds]"] * 3
-        finally:
-            server.kill()
+        sent = CliRunner().invoke(group, ["send", server.url, "hello", "--push", listener.url])
+        assert (sent.exit_code, sent.stdout) == (0, "hello\n")
+        assert [listener.line().rpartition("  ")[2] for _ in range(3)] == ["[signature holds]"] * 3
 
 
 def test_a_key_that_is_elsewhere_is_asked_for(tmp_path: Path, agent: Any) -> None:

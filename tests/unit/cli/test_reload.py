@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.terminal import Terminal
 
 from dragoman import Client, sync
 from dragoman.cli.main import group
@@ -21,7 +22,7 @@ from dragoman.cli.serve.watched import WatchedFiles, watched_files
 from dragoman.errors import ConfigError
 from dragoman.server.config.loader import load_settings
 
-from .conftest import Run, Terminal
+from .conftest import Run
 
 HELLO = """
 from dragoman import Agent, Context

@@ -2,61 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.command import clean_environment, dragoman
+from support.server_process import ServerProcess
 
 from dragoman import Agent, User
-from dragoman.client.discovery import CardCache
+from dragoman.client.cards import CardCache
 from dragoman.clock import SystemClock
 from dragoman.errors import TaskFailed
 from dragoman.sync import Client
 from dragoman.testing import served
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-SERVE = [sys.executable, "-m", "dragoman.cli.main", "serve"]
-
-
-def environment(**more: str) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **more}
-
 
 def refused(folder: Path, *args: str, **more: str) -> tuple[int, str]:
-    """The exit code and the words of a server that does not start."""
-    done = subprocess.run(
-        [*SERVE, *args], cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=30, check=False
-    )
+    """The exit code and the stderr of a server that does not start."""
+    done = dragoman(folder, "serve", *args, environment=clean_environment(**more))
     return done.returncode, done.stderr
 
 
 @contextmanager
 def serving(folder: Path, *args: str, **more: str) -> Generator[str]:
     """The address of a server in a process of its own."""
-    with subprocess.Popen(
-        [*SERVE, *args, "--port", "0", "--store", "memory:"],
-        cwd=folder,
-        env=environment(**more),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            printed: list[str] = []
-            for line in process.stderr:
-                printed.append(line)
-                if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
-                    yield found[1]
-                    return
-            raise AssertionError("the server did not start:\n" + "".join(printed))
-        finally:
-            process.kill()
+    with ServerProcess.serve(folder, *args, environment=clean_environment(**more)) as server:
+        yield server.url
 
 
 def adder(name: str = "adder") -> Agent:

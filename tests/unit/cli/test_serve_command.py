@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Generator, Iterator
@@ -13,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.command import clean_environment
+from support.server_process import ServerProcess
 
 from dragoman.cli.main import group
 from dragoman.cli.serve.options import agent_of_command_table, agent_of_tool_table
@@ -46,25 +45,8 @@ def said_by(*flags: str) -> str:
 @contextmanager
 def serving(folder: Path, *args: str) -> Generator[str]:
     """The address of a server in a process of its own."""
-    with subprocess.Popen(
-        [*SERVE, *args, "--port", "0", "--store", "memory:"],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", "SECRET": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            printed: list[str] = []
-            for line in process.stderr:
-                printed.append(line)
-                if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
-                    yield found[1]
-                    return
-            raise AssertionError("the server did not start:\n" + "".join(printed))
-        finally:
-            process.terminate()
+    with ServerProcess.serve(folder, *args, environment=clean_environment(SECRET="1")) as server:
+        yield server.url
 
 
 # -- flags ---------------------------------------------------------------------------------------------------------

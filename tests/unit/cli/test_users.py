@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pty
-import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from support.terminal import Terminal
 
 from dragoman.auth.inbound.cookie import CookieScheme
 from dragoman.auth.inbound.passwords import Argon2, key_digest
@@ -161,35 +161,20 @@ def test_users_in_memory_cannot_be_changed_from_here(place: Path) -> None:
 
 
 def test_a_password_is_asked_for_twice_and_not_shown(place: Path) -> None:
-    here, there = pty.openpty()
     code = "from dragoman.cli.store.users import command; command(['add', 'alice', '--store', 'sqlite:///t.db'])"
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SRC), "TERM": "dumb"}
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=there, stdout=there, stderr=there, env=environment, start_new_session=True
-    ) as process:
-        os.close(there)
-        shown = b""
+    terminal = Terminal((), place, program=[sys.executable, "-c", code], TERM="dumb")
+    with closing(terminal):
+        shown = ""
         for _ in range(2):
-            while not shown.endswith(b": "):
-                shown += os.read(here, 1000)
-            os.write(here, b"correct horse\n")
-            shown += b"|"
-        while chunk := _rest(here):
-            shown += chunk
-        assert process.wait(30) == 0
-    os.close(here)
-    assert b"correct horse" not in shown
-    assert b"Password: " in shown
+            shown += terminal.until(": ")
+            terminal.type("correct horse\n")
+        exit_code, rest = terminal.ended()
+    assert exit_code == 0
+    assert "correct horse" not in shown + rest
+    assert "Password" in shown
     account = users().account("alice")
     assert account is not None
     assert Argon2().verify(account.password, "correct horse")
-
-
-def _rest(here: int) -> bytes:
-    try:
-        return os.read(here, 1000)
-    except OSError:  # the other side is closed
-        return b""
 
 
 def test_administration_is_in_the_audit_log_without_secrets(place: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import runpy
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support.clocks import SettableClock
+from support.stub_server import AgentStub, Stub, card, html, reply, result, task
 
 from dragoman import Agent, Client
-from dragoman.client import discovery
+from dragoman.client import cards
+from dragoman.client.cards import CardCache, ResolvedCard, is_card_url
 from dragoman.client.connect import SHARED_CARDS, connect
-from dragoman.client.discovery import CardCache, ResolvedCard, is_card_url
 from dragoman.client.options import ClientOptions
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, BadResponse, ConfigError, Overloaded
 from dragoman.testing import Clock, served
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-Stub, AgentStub, reply, html, card, task = (
-    STUB[name] for name in ("Stub", "AgentStub", "reply", "html", "card", "task")
-)
 NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 
 
@@ -411,7 +405,7 @@ async def test_a_hundred_clients_at_once_all_find_the_card() -> None:
 
 
 async def test_a_hundred_first_calls_of_one_client_fetch_the_card_once() -> None:
-    async with AgentStub(lambda got: STUB["result"](got, task()), "rest") as stub:
+    async with AgentStub(lambda got: result(got, task()), "rest") as stub:
         stub.card_headers = {"Cache_Control": "no-store"}
         async with asyncio.timeout(30), Client(stub.url) as client:
             await asyncio.gather(*(client.get_task("t1") for _ in range(100)))
@@ -423,7 +417,7 @@ async def test_one_caller_who_gives_up_does_not_take_the_card_from_the_others() 
 
     async def answer(got: Any) -> bytes:
         await go_on.wait()
-        return reply(card((stub.url + "/", "jsonrpc"))) if got.path == NEW else STUB["result"](got, task())
+        return reply(card((stub.url + "/", "jsonrpc"))) if got.path == NEW else result(got, task())
 
     async with asyncio.timeout(10), Stub(answer) as stub, Client(stub.url) as client:
         calls = [asyncio.ensure_future(client.get_task("t1")) for _ in range(3)]
@@ -458,4 +452,4 @@ async def test_a_server_at_its_limit_is_asked_again_when_it_says() -> None:
 
 
 def test_the_well_known_places_are_those_of_the_specification() -> None:
-    assert discovery.WELL_KNOWN == (NEW, OLD)
+    assert cards.WELL_KNOWN == (NEW, OLD)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import runpy
 import socket
 import sys
 from collections.abc import AsyncGenerator
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from support.clocks import EagerClock
+from support.stub_server import AgentStub, Close, reply, result, task
 
 from dragoman import Agent, Client, State
 from dragoman.client.connect import SHARED_CARDS, connect
@@ -27,9 +27,6 @@ from dragoman.errors import CannotConnect, ConfigError, ServerError, TimedOut
 from dragoman.model.operation import GetTaskRequest, Operation
 from dragoman.testing import Clock
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-AgentStub, Close, task, result, reply = (STUB[name] for name in ("AgentStub", "Close", "task", "result", "reply"))
 SRC = Path(__file__).resolve().parents[3] / "src"
 REQUEST = build_send_request(build_message(MessageOptions("hello")), wait=True)
 REFUSED = CannotConnect("refused", arrived=False)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import runpy
 from email.utils import formatdate
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import After, AgentStub, Close, Request, Reset, head, html, reply, result, task
 
 from dragoman import Client
 from dragoman.client.connect import SHARED_CARDS, connect
@@ -21,11 +20,6 @@ from dragoman.model.operation import GetTaskRequest, Operation, SendMessageReque
 from dragoman.model.part import Part
 from dragoman.model.state import Role
 from dragoman.testing import Clock
-
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-Stub, AgentStub, Close, Reset, After = (STUB[name] for name in ("Stub", "AgentStub", "Close", "Reset", "After"))
-reply, html, head, card, task, result = (STUB[name] for name in ("reply", "html", "head", "card", "task", "result"))
 
 MESSAGE = SendMessageRequest(Message("m1", Role.USER, (Part(text="hello"),)))
 
@@ -248,7 +242,7 @@ async def test_a_server_that_closes_a_connection_while_it_is_being_used_again_is
 
 
 def _rpc() -> Any:
-    return STUB["Got"]("POST", "/", {}, b'{"id":"1","method":"SendMessage"}')
+    return Request("POST", "/", {}, b'{"id":"1","method":"SendMessage"}')
 
 
 async def test_a_caller_who_gives_up_while_waiting_is_let_go() -> None:

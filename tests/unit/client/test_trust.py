@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import Stub, html, reply
 
 from dragoman import Agent, Client, Server, sync
+from dragoman.client.cards import MAX_KEY_BYTES, key_url_of, load_keys
 from dragoman.client.connect import SHARED_CARDS, connect
 from dragoman.client.options import ClientOptions
-from dragoman.client.trust import MAX_BYTES, key_url_of, load_keys
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, CannotConnect, ConfigError, DragomanError, Overloaded
 from dragoman.keys.card_signature import sign_card, signatures_for
@@ -23,9 +23,6 @@ from dragoman.keys.signer import Signer
 from dragoman.model.operation import GetExtendedAgentCardRequest, Operation
 from dragoman.testing import Clock, served
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-Stub, reply, html = (STUB[name] for name in ("Stub", "reply", "html"))
 CARD, JWKS = "/.well-known/agent-card.json", "/.well-known/jwks.json"
 OURS, THEIRS = KeyRing.random().signer(), KeyRing.random().signer()
 
@@ -284,7 +281,7 @@ def test_only_a_plain_address_of_the_same_origin_is_asked(jku: str | None, place
         (html(200), "is no key set"),
         (reply([]), "is no key set"),
         (reply({"keys": {}}), "is no key set"),
-        (reply(OURS.jwks() | {"x": "x" * MAX_BYTES}), "larger than 1 MB"),
+        (reply(OURS.jwks() | {"x": "x" * MAX_KEY_BYTES}), "larger than 1 MB"),
         (reply({}, 302, Location="http://127.0.0.1:9/"), "nothing is sent to another origin"),
         (reply({"keys": []}), "no key is named"),
     ],

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.console.console_client import TOKEN, Browser, console_of
+from unit.console.console_client import TOKEN, Browser, console_of
 
 from dragoman import Agent
 from dragoman.server.build import build

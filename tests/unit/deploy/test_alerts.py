@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from deployed import (
+from support.deployed import (
     ALERTS,
     DEPLOY,
     ROOT,

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     CancelTaskRequest,

@@ -12,7 +12,7 @@ import pytest
 from dragoman import Agent, Client, Context, File, Message, Part, State, Task
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.run import MAX_CLOSING_TEXT
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.state import Role
 from dragoman.model.task import closing_parts
 from dragoman.outputs import Ask, Done, Reply

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Failed
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 

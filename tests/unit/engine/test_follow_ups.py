@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Part, User
 from dragoman.engine.call import CallContext

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dragoman import Agent, User
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import InvalidParams
 from dragoman.model.operation import ListTasksRequest, SendMessageRequest
 from dragoman.model.state import State

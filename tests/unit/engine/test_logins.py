@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Context
 from dragoman.errors import ConfigError

@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 from dragoman import Agent, File, Part
-from dragoman.engine.execute.outputs import OutputMetadata
+from dragoman.engine.ports.agent import OutputMetadata
 from dragoman.model.error import InvalidAgentResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import PROGRESS_KEY, Message

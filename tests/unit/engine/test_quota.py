@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.clocks import SettableClock
 
 from dragoman import Agent, User
-from dragoman.engine.accept import quota as quota_module
+from dragoman.engine import quota as quota_module
 from dragoman.engine.call import CallContext
 from dragoman.engine.quota import (
     SMALL_REQUEST_BYTES,

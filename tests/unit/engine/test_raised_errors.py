@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from dragoman import Agent, Client, Context, State
-from dragoman.engine.execute.outputs import OutputMetadata
+from dragoman.engine.ports.agent import OutputMetadata
 from dragoman.errors import (
     A2AError,
     ContentTypeNotSupported,

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
 from msgspec import structs
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Context, User
 from dragoman.engine.call import CallContext

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
 from dragoman.outputs import Reply

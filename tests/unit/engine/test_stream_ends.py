@@ -11,7 +11,7 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import Overloaded
 from dragoman.model.operation import SubscribeToTaskRequest
 from dragoman.outputs import Reply

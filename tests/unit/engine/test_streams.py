@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.writer import MAX_WINDOW_EVENTS
-from dragoman.engine.operations import EngineSettings
 from dragoman.engine.ports.store import Sweep
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ServerError, UnsupportedOperation
 from dragoman.model.record import Folding
 from dragoman.model.state import State

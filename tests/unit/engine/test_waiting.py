@@ -7,12 +7,12 @@ import threading
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.runner import CANCEL_GRACE_SECONDS
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
 from dragoman.outputs import Ask, Reply

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import pytest
+from unit.mcp import foreign_agent
 
 from dragoman import Agent
 from dragoman.mcp.server import INSTRUCTIONS
@@ -188,8 +188,8 @@ async def test_without_a_card_the_error_says_where_none_was_found(hosted: Any, f
 
 
 @pytest.mark.requirement("S4-13")
-async def test_an_agent_that_does_not_run_refuses_the_connection(hosted: Any, foreign_module: ModuleType) -> None:
-    with served(foreign_module.ForeignAgent()) as url:
+async def test_an_agent_that_does_not_run_refuses_the_connection(hosted: Any) -> None:
+    with served(foreign_agent.ForeignAgent()) as url:
         pass
     async with hosted() as host:
         message = await host.error("resolve_agent_card", base_url=url)

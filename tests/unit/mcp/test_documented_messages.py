@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from types import ModuleType
 from typing import Any
 
 import pytest
+from unit.mcp import foreign_agent
 
 from dragoman import Agent, Context, Failed, Rejected
 from dragoman.testing import served
@@ -96,8 +96,8 @@ async def test_messages_go_where_the_card_says(hosted: Any, foreign: Any, other:
 
 
 @pytest.mark.requirement("S4-32", "S4-33")
-async def test_who_is_not_known_or_not_there_is_said(hosted: Any, foreign_module: ModuleType) -> None:
-    gone = foreign_module.ForeignAgent()
+async def test_who_is_not_known_or_not_there_is_said(hosted: Any) -> None:
+    gone = foreign_agent.ForeignAgent()
     gone.answers["message/send"] = adk()
     async with hosted() as host:
         for tool in ("send_message", "send_streaming_message"):
@@ -114,8 +114,8 @@ async def test_who_is_not_known_or_not_there_is_said(hosted: Any, foreign_module
 
 
 @pytest.mark.requirement("S4-33")
-async def test_an_agent_that_was_called_before_and_is_gone_is_said(hosted: Any, foreign_module: ModuleType) -> None:
-    gone = foreign_module.ForeignAgent()
+async def test_an_agent_that_was_called_before_and_is_gone_is_said(hosted: Any) -> None:
+    gone = foreign_agent.ForeignAgent()
     gone.answers["message/send"] = adk()
     async with hosted(reconnect=0.5) as host:
         with served(gone) as url:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
 from mcp import Client
+from unit.mcp import foreign_agent
 
 from dragoman.mcp import registry as registries
 from dragoman.mcp.registry import Registry, TaskRecord
@@ -71,8 +71,8 @@ class Streaming:
 
 
 @pytest.fixture
-def agent(foreign_module: ModuleType) -> Iterator[Streaming]:
-    made = Streaming(foreign_module.card_of)
+def agent() -> Iterator[Streaming]:
+    made = Streaming(foreign_agent.card_of)
     with served(made) as url:
         made.url = url
         yield made

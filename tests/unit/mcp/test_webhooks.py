@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mcp import Client
 from support.webhook_receiver import Delivery, WebhookReceiver
-from tests.unit.mcp.foreign_agent import ForeignAgent, answer
+from unit.mcp.foreign_agent import ForeignAgent, answer
 
 from dragoman import Agent, Artifact, Context, Part, State, Task
 from dragoman import Client as A2AClient

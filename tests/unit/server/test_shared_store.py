@@ -10,7 +10,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from login_link import PAGE, link
+from support.login_link import PAGE, link
+from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Agent, Client, Context, State
 from dragoman.errors import CannotConnect, ConfigError, InvalidParams, PushNotificationNotSupported
@@ -123,59 +124,25 @@ async def test_a_task_is_listed_anywhere(join: Any) -> None:
     assert (status, [each["id"] for each in listed["tasks"]], listed["totalSize"]) == (200, [task["id"]], 1)
 
 
-class Receiver:
-    """A receiver of webhooks that may refuse them for a while."""
-
-    def __init__(self) -> None:
-        self.status = 503
-        self.refused = asyncio.Event()
-        self.keys: list[str] = []
-        self.states: asyncio.Queue[str] = asyncio.Queue()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head)}
-        body = json.loads(await reader.readexactly(int(headers["content-length"])))
-        if self.status == 200:
-            self.keys.append(headers["idempotency-key"])
-            if "statusUpdate" in body:
-                self.states.put_nowait(body["statusUpdate"]["status"]["state"])
-        else:
-            self.refused.set()
-        writer.write(b"HTTP/1.1 %d Whatever\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % self.status)
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
-
-
 async def test_the_webhooks_of_a_node_that_left_are_delivered_by_another(join: Any) -> None:
-    receiver = Receiver()
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
     one, _ = [await join(name, push_allow="127.0.0.1", lease=1) for name in ("one", "two")]
-    async with server, asyncio.timeout(SECONDS):
-        task = await one.send("go", skill="trip", webhook=url)
-        await receiver.refused.wait()
-        receiver.status = 200
+    with WebhookReceiver(503) as receiver:
+        task = await one.send("go", skill="trip", webhook=receiver.url)
+        await receiver.until(lambda: receiver.requests)
+        receiver.answer = 200
         await one.close()
-        states = [await receiver.states.get() for _ in range(2)]
-    assert states == ["TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"]
-    assert all(key.startswith(f"{task['id']}/") for key in receiver.keys)
+        await receiver.until(lambda: len(receiver.states) == 2)
+    assert receiver.states == ["TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"]
+    assert all(each.task == task["id"] for each in receiver.accepted)
 
 
 async def test_a_front_delivers_the_events_of_a_task_that_another_node_runs(join: Any) -> None:
-    receiver = Receiver()
-    receiver.status = 200
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
     front, worker = await join("front", push_allow="127.0.0.1", limits={"runs": 0}), await join("worker")
-    async with server, asyncio.timeout(SECONDS):
-        task = await front.send("go", skill="trip", webhook=url)
+    with WebhookReceiver() as receiver:
+        task = await front.send("go", skill="trip", webhook=receiver.url)
         await worker.send("3", task=task["id"])
-        states: list[str] = []
-        while "TASK_STATE_COMPLETED" not in states:
-            states.append(await receiver.states.get())
-    numbers = [int(key.rpartition("/")[2]) for key in receiver.keys]
+        await receiver.until(lambda: "TASK_STATE_COMPLETED" in receiver.states)
+    numbers = [each.number for each in receiver.accepted]
     assert numbers == sorted(set(numbers))
 
 

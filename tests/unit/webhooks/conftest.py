@@ -14,8 +14,9 @@ import pytest
 from dragoman import Agent, Context
 from dragoman.bus.local import LocalBus
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings, Service
+from dragoman.engine.operations import Service
 from dragoman.engine.ports.store import Push, Store
+from dragoman.engine.settings import EngineSettings
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import CannotConnect
 from dragoman.model.message import Message

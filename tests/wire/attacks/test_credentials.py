@@ -201,7 +201,7 @@ TOKENS: dict[str, Attack] = {
     "no kid": lambda _: bearer(f"{part({'alg': 'ES256'})}.{claims()}.AAAA"),
     "two parts": lambda house: bearer(house.token().rpartition(".")[0]),
     "nested without end": lambda _: bearer(f"{part([[[[]]]])}.{'A' * 5000}.A"),
-    "empty": lambda _: bearer(""),
+    "empty": lambda _: [("Authorization", "Bearer")],
     "dots": lambda _: bearer(".."),
     "demands an extension": token({"crit": ["b64"], "b64": False}),
     "five parts": lambda house: bearer("a.b.c.d.e"),

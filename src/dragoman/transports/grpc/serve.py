@@ -102,7 +102,7 @@ class GrpcExchange(msgspec.Struct):
     version: str | None = None
     card: Callable[[Request], AgentCard] | None = None
     params_field: str = ""
-    unwrap: Callable[[bytes], Exchange] | None = None
+    unwrap: Callable[[Exchange, bytes], Exchange] | None = None
 
     def receive(self) -> Awaitable[bytes]:
         path = self.request.scope["path"]

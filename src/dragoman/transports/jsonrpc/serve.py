@@ -66,7 +66,7 @@ class JsonRpcExchange(msgspec.Struct):
     id: Any = None
     method: Any = None
     params_field: str = "params"
-    unwrap: Callable[[bytes], Exchange] | None = None
+    unwrap: Callable[[Exchange, bytes], Exchange] | None = None
 
     def receive(self) -> Awaitable[bytes]:
         return self.request.json_body(self.endpoint.body_limit)

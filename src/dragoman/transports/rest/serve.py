@@ -118,7 +118,7 @@ class RestExchange(msgspec.Struct):
     version: str | None = None
     route: OperationRoute | None = None
     params_field: str = ""
-    unwrap: Callable[[bytes], Exchange] | None = None
+    unwrap: Callable[[Exchange, bytes], Exchange] | None = None
 
     @property
     def row(self) -> Row:
@@ -134,11 +134,8 @@ class RestExchange(msgspec.Struct):
             return None
         # Nowhere else: an envelope has no place for what a path says, and rules for paths must hold.
         if route.operation in _SENDS and not route.tenant:
-            self.unwrap = self._unwrap
+            self.unwrap = _unwrap
         return request.json_body(self.endpoint.body_limit)
-
-    def _unwrap(self, body: bytes) -> Exchange:
-        return JsonRpcExchange(self.endpoint, None, self.request) if is_enveloped_message(body) else self
 
     def parse(self, body: bytes) -> bytes:
         return body
@@ -194,6 +191,10 @@ class RestExchange(msgspec.Struct):
             status = body["error"]["code"] = 405
             headers.append((b"allow", error.allow.encode()))
         await respond(send, status, msgspec.json.encode(body), _media_type(self.request), headers)
+
+
+def _unwrap(exchange: Exchange, body: bytes) -> Exchange:
+    return JsonRpcExchange(exchange.endpoint, None, exchange.request) if is_enveloped_message(body) else exchange
 
 
 def _parse_object(body: bytes) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from adk_scripted import call, llm, parts, says, served
 from fastapi.openapi.models import APIKey, APIKeyIn, HTTPBearer, OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
 from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
 from google.adk.auth.auth_tool import AuthConfig, AuthToolArguments
@@ -14,6 +13,7 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
+from unit.agents.adk.scripted import call, llm, parts, says, served
 
 from dragoman import Agent, Client, Part
 from dragoman.agents.adk import credential

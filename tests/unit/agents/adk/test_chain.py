@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from adk_scripted import call, llm, parts, says, streamed
 from google.adk.agents import SequentialAgent
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.genai import types
+from unit.agents.adk.scripted import call, llm, parts, says, streamed
 
 from dragoman import Agent, Client, Context, Part
 from dragoman.adk import RemoteAgent
@@ -149,7 +149,7 @@ async def test_a_tool_far_away_that_waits_is_asked_about_once(tool: Any, questio
 
 
 async def test_a_question_of_googles_own_client_is_asked_in_its_words() -> None:
-    from adk_scripted import Says, event, served
+    from unit.agents.adk.scripted import Says, event, served
 
     name = "mock_function_call_for_required_user_input"
     asked = types.FunctionCall(id="c1", name=name, args={"input_required": "Your name?"})

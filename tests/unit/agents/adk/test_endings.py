@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from adk_scripted import Says, Scripted, event, llm, parts, served, streamed
 from google.adk.agents import LoopAgent
 from google.adk.events.event_actions import EventActions
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
+from unit.agents.adk.scripted import Says, Scripted, event, llm, parts, served, streamed
 
 from dragoman import Agent, Client
 from dragoman.model.state import State

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from adk_scripted import call, llm, parts, says
-from adk_scripted import served as as_agent
+from unit.agents.adk.scripted import call, llm, parts, says
+from unit.agents.adk.scripted import served as as_agent
 
 from dragoman.model.user import User
 from dragoman.testing import served

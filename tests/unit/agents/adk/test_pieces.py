@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from adk_scripted import Says, event, llm, parts, says, served, streamed
 from google.adk.agents import ParallelAgent, SequentialAgent
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
+from unit.agents.adk.scripted import Says, event, llm, parts, says, served, streamed
 
 from dragoman import Client
 from dragoman.model.state import State

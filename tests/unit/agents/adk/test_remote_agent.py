@@ -8,12 +8,12 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-import adk_remote_talk as talks
 import pytest
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.genai import types
 from pydantic import ValidationError
+from unit.agents.adk import remote_talk as talks
 
 import dragoman.adk
 import dragoman.compat.executor as a2a

@@ -8,9 +8,9 @@ import pickle
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-import adk_remote_talk as talks
 import pytest
 from google.adk.agents import LlmAgent
+from unit.agents.adk import remote_talk as talks
 
 from dragoman import Agent, Context
 from dragoman.adk import RemoteAgent

@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
-import adk_remote_talk as talks
 import pytest
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.events import Event
 from google.adk.workflow import Workflow
 from google.genai import types
+from unit.agents.adk import remote_talk as talks
 
 from dragoman import Agent, Context
 from dragoman.adk import RemoteAgent

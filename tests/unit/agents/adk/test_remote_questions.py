@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-import adk_remote_talk as talks
 import pytest
+from unit.agents.adk import remote_talk as talks
 
 from dragoman import Agent, Context, Part
 from dragoman.adk import RemoteAgent

@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 import pytest
-from adk_scripted import Says, call, event, llm, parts, says, served, streamed, thought
 from google.adk.agents import ParallelAgent, SequentialAgent
 from google.adk.apps.app import App
 from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
@@ -18,6 +17,7 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
+from unit.agents.adk.scripted import Says, call, event, llm, parts, says, served, streamed, thought
 
 from dragoman import Agent, Client
 from dragoman.agents.adk.run import AdkRuns

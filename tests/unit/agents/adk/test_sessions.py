@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from adk_scripted import llm, says, served
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.sessions.session import Session
+from unit.agents.adk.scripted import llm, says, served
 
 from dragoman import Agent, Client
 from dragoman.agents.adk.run import AdkRuns

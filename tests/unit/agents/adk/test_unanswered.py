@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from adk_scripted import call, llm, parts, says
 from google.adk.agents import ParallelAgent, SequentialAgent
 from google.adk.apps.app import App, ResumabilityConfig
 from google.adk.models.llm_response import LlmResponse
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
+from unit.agents.adk.scripted import call, llm, parts, says
 
 from dragoman import Agent, Client
 from dragoman.agents.adk.run import AdkRuns

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from executor_scripted import Scripted, Updater, agent_of, answer_of, begin, canceled, connected, end_of
+from unit.agents.executor.scripted import Scripted, Updater, agent_of, answer_of, begin, canceled, connected, end_of
 
 from dragoman import Agent, Client, Context, State, Task
 from dragoman.agents.executor.execution import ASK_GRACE

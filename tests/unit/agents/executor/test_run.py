@@ -8,7 +8,7 @@ import logging
 from types import SimpleNamespace
 
 import pytest
-from executor_scripted import Scripted, Updater, agent_of, answer_of, begin, connected
+from unit.agents.executor.scripted import Scripted, Updater, agent_of, answer_of, begin, connected
 
 from dragoman import Client, State, Task
 from dragoman.agents.executor.plain import PlainContext

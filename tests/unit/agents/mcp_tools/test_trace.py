@@ -11,10 +11,10 @@ import pytest
 from mcp.server import MCPServer
 from opentelemetry import trace as otel
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
-from otlp_collector import SpanMemory, collected_spans
+from support.otlp_collector import SpanMemory, collected_spans
 
 from dragoman import Agent, State
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.telemetry import trace
 from dragoman.testing import served
 

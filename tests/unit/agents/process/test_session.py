@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_manager import Manager
+from unit.agents.process.fake_manager import Manager
 
 from dragoman import Agent, Client, Part, User
 from dragoman.agents.process import events
@@ -291,7 +291,7 @@ async def test_too_deep_a_chain_of_agents_is_refused(start: Any, depth: Any) -> 
     ("depth", "expected"),
     [(3, "4"), (2.0, "3"), (0, "1"), (-5, "1"), ("2", "3"), ("deep", "1"), (True, "1"), (None, "1")],
 )
-async def test_a_program_learns_how_deep_it_is(start: Any, depth: Any, shown: str) -> None:
+async def test_a_program_learns_how_deep_it_is(start: Any, depth: Any, expected: str) -> None:
     manager = Manager(EXITED)
     await (await start(agent_of(manager))).send("go", metadata={"dragoman/depth": depth})
-    assert manager.started[0][2]["facts"]["DEPTH"] == shown
+    assert manager.started[0][2]["facts"]["DEPTH"] == expected

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace as otel
-from otlp_collector import collected_spans
+from support.otlp_collector import collected_spans
 
 from dragoman import Agent, Client
 from dragoman.agents.process.spec import program_spec

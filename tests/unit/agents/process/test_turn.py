@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_manager import Manager
+from unit.agents.process.fake_manager import Manager
 
 from dragoman import Agent, Client, Part
 from dragoman.agents.process import events

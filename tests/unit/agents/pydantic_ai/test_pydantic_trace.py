@@ -9,9 +9,9 @@ from typing import Any
 import pydantic_ai
 import pytest
 from opentelemetry import trace as otel
-from otlp_collector import collected_spans
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from support.otlp_collector import collected_spans
 
 from dragoman import Agent, Client
 from dragoman.agents.pydantic_ai import PydanticAiRuns

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from tests.otlp_collector import SpanMemory, collected_spans, trees
+from support.otlp_collector import SpanMemory, collected_spans, trees
 
 from dragoman import Agent, Client, Context
 from dragoman.errors import CannotConnect, Failed, TaskNotFound

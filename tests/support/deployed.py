@@ -14,7 +14,7 @@ import yaml
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.metrics.exposition import label_name, prometheus_name
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "dragoman.json"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
@@ -168,4 +168,4 @@ def labels_left(expression: Expression, existing: dict[str, frozenset[str]]) -> 
     """Return the labels that the result of an expression has."""
     if expression.aggregates:
         return frozenset(expression.grouping_labels - {"le"})
-    return frozenset.union(*(existing[selector.name] for selector in expression.selectors))
+    return frozenset[str]().union(*(existing[selector.name] for selector in expression.selectors))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -20,10 +18,12 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import Tracer
-from otlp_collector import CollectedSpan, OtlpCollector, SpanTree, trees
+
+from support.command import DRAGOMAN, clean_environment
+from support.otlp_collector import CollectedSpan, OtlpCollector, SpanTree, trees
+from support.server_process import ServerProcess
 
 HERE = Path(__file__).parent
-DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 TOOL = shlex.join([sys.executable, str(HERE / "traced_tool.py")])
 # What a2a-sdk makes of each step of its own.
 FOREIGN_SCOPE = "a2a-python-sdk"
@@ -31,37 +31,15 @@ FOREIGN_SCOPE = "a2a-python-sdk"
 
 def environment(collector: OtlpCollector | None, service: str) -> dict[str, str]:
     """The environment of a process that exports its spans; without a collector it knows nothing of OpenTelemetry."""
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": os.devnull,
-        "PYTHONPATH": str(HERE.parent / "src"),
-        "PYTHONWARNINGS": "error",
-        **({} if collector is None else {**collector.environment(), "OTEL_SERVICE_NAME": service}),
-    }
+    return clean_environment(**({} if collector is None else {**collector.environment(), "OTEL_SERVICE_NAME": service}))
 
 
 @contextmanager
 def serving(collector: OtlpCollector | None, service: str, folder: Path, *args: str) -> Generator[str]:
     """`dragoman serve` with these arguments, on any port; yields its URL. It is stopped, so that all is exported."""
-    command = [*DRAGOMAN, "serve", *args, "--port", "0", "--store", "memory:"]
-    env = environment(collector, service)
-    with subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield _url_of(process)
-        finally:
-            process.terminate()
-            process.wait(20)
-
-
-def _url_of(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    said: list[str] = []
-    for line in process.stderr:
-        said.append(line)
-        words = [word for word in line.split() if word.startswith("http://127.0.0.1:")]
-        if words:
-            return words[0].rstrip("/.,")
-    raise RuntimeError(f"the server did not start:\n{''.join(said)}")
+    with ServerProcess.serve(folder, *args, environment=environment(collector, service)) as server:
+        yield server.url
+        server.end()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -105,7 +105,7 @@ def _sent(message_id: object, context_id: str, part: Any = None) -> dict[str, An
 
 
 @asynccontextmanager
-async def hostility(every: int) -> AsyncIterator[Hostility]:
+async def hostility(every: int) -> AsyncGenerator[Hostility]:
     """Serve an agent in this process, with metrics on; with one of so many tasks come all attacks."""
     METRICS.begin()
     try:
@@ -162,12 +162,12 @@ class _Impostor:
         info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": f"REASON_{number}", "domain": "x"}
         error = {"code": -40000 - number, "message": f"error {number}", "data": [info]}
         url = "http://127.0.0.1/"
-        card = {
+        card: dict[str, Any] = {
             **{"name": f"impostor-{number}", "description": "", "version": str(number), "skills": []},
             **{"defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"], "capabilities": {}},
             "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
         }
-        body = card if scope["method"] == "GET" else {"jsonrpc": "2.0", "id": 1, "error": error}
+        body: dict[str, Any] = card if scope["method"] == "GET" else {"jsonrpc": "2.0", "id": 1, "error": error}
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(body).encode()})

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
+from support.tcp_proxy import READ, Link, TcpProxy
+
 How = Literal["fin", "rst", "end"]
 _STREAM = b"content-type: text/event-stream"
-_READ = 64 * 1024
 _RESET = struct.pack("ii", 1, 0)
 # Lines end as the server likes.
 _FRAME = re.compile(rb"\n\n|\r\n\r\n")
@@ -105,11 +106,11 @@ def _end_of_frame(answer: bytes, count: int) -> int | None:
     return end
 
 
-class CuttingProxy:
+class CuttingProxy(TcpProxy):
     """Stands before a server. Each stream that is opened through it is cut by the next cut, while there is one.
 
     Streams are the answers that begin with `marker`; when it is empty, every connection is one, as for gRPC. `made`
-    counts the cuts and `on_cut` hears of each; `streams` counts the streams.
+    counts the cuts and `on_cut` is called with each number; `streams` counts the streams.
     """
 
     def __init__(
@@ -120,77 +121,24 @@ class CuttingProxy:
         *,
         marker: bytes = _STREAM,
     ) -> None:
-        self._port = urlsplit(target).port
+        port = urlsplit(target).port
+        assert port is not None
+        super().__init__(port)
         self._cuts = deque(cuts)
         self._on_cut = on_cut
         self._marker = marker
-        self._server: asyncio.Server | None = None
-        self._carried: dict[asyncio.Task[None], list[asyncio.Task[None]]] = {}
-        self._changed = asyncio.Condition()
         self.made = 0
         self.streams = 0
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     @property
     def left(self) -> int:
         """How many cuts are still to be made."""
         return len(self._cuts)
 
-    async def until_nobody_is_connected(self) -> None:
-        """Wait until all who called have hung up."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._carried)
-
-    async def __aenter__(self) -> CuttingProxy:
-        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        carriers = list(self._carried)
-        for pumps in list(self._carried.values()):
-            for pump in pumps:
-                pump.cancel()
-        await asyncio.gather(*carriers)
-        await self._server.wait_closed()
-
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._port)
-        pumps = [
-            asyncio.ensure_future(self._upward(reader, back)),
-            asyncio.ensure_future(self._downward(there, writer)),
-        ]
-        this = asyncio.current_task()
-        assert this is not None
-        self._carried[this] = pumps
-        try:
-            # Whoever hangs up, on either side, ends both.
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-            for each in (back, writer):
-                each.close()
-            del self._carried[this]
-            async with self._changed:
-                self._changed.notify_all()
-
-    @staticmethod
-    async def _upward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while chunk := await reader.read(_READ):
-            writer.write(chunk)
-            await writer.drain()
-
-    async def _downward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answer, cut = b"", None
-        while chunk := await reader.read(_READ):
+    async def downward(self, link: Link) -> None:
+        """Carry what the server sends, up to the cut of its stream."""
+        writer, answer, cut = link.to_caller, b"", None
+        while chunk := await link.from_target.read(READ):
             if cut is None:
                 start = chunk.lower().find(self._marker)
                 if start < 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def mounts(*arguments: str) -> bool:
 
 
 @contextmanager
-def small_disk(folder: Path, size: str, *options: str) -> Iterator[SmallDisk]:
+def small_disk(folder: Path, size: str, *options: str) -> Generator[SmallDisk]:
     """A new disk of that size, mounted at a new folder during the block. Skips where that is not permitted."""
     folder.mkdir()
     if not mounts("-t", "tmpfs", "-o", ",".join((f"size={size}", *options)), "none", str(folder)):
