@@ -555,11 +555,11 @@ async def test_the_keyboard_is_enough(visit: Any, parlor: ServedConsole):
 async def test_screen_readers_hear_the_end_of_an_answer(visit: Any, studio: ServedConsole):
     page = await open_chat(visit, studio)
     await say(page, "hello")
-    heard = page.get_by_role("region", name="Conversation").get_by_role("status")
-    await expect(heard).to_have_text(re.compile("completed: Message 1:"))
+    received = page.get_by_role("region", name="Conversation").get_by_role("status")
+    await expect(received).to_have_text(re.compile("completed: Message 1:"))
     await choose(page, "one_question")
     await say(page, "ask me")
-    await expect(heard).to_have_text("input required: Which city?")
+    await expect(received).to_have_text("input required: Which city?")
 
 
 @pytest.mark.console

@@ -80,13 +80,13 @@ def story(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def told(serve: Any, story: str) -> ServedConsole:
+def story_server(serve: Any, story: str) -> ServedConsole:
     """A server on that store."""
     return serve(AGENTS, *KEEP, "--store", story)
 
 
-async def test_a_timeline_has_runs_gaps_folded_chunks_and_notes(visit: Any, told: ServedConsole):
-    page = await visit(told.address("#/tasks/story"))
+async def test_a_timeline_has_runs_gaps_folded_chunks_and_notes(visit: Any, story_server: ServedConsole):
+    page = await visit(story_server.address("#/tasks/story"))
     texts = [
         re.compile("#.*Time.*Since last.*Event.*State.*Content.*Size"),
         re.compile("Run 1.*300 ms.*3 events.*2027-01-15 08:00:00.000.*input required"),
@@ -116,9 +116,9 @@ async def test_a_timeline_has_runs_gaps_folded_chunks_and_notes(visit: Any, told
 
 
 async def test_the_slider_shows_what_the_agent_had_said_by_then(
-    visit: Any, told: ServedConsole, subtests: pytest.Subtests
+    visit: Any, story_server: ServedConsole, subtests: pytest.Subtests
 ):
-    page = await visit(told.address("#/tasks/story"))
+    page = await visit(story_server.address("#/tasks/story"))
     await expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("^event 25 of 25, completed"))
     for at, state, words in (
         (1, "submitted", None),
@@ -150,8 +150,8 @@ async def test_the_slider_shows_what_the_agent_had_said_by_then(
     await expect(page.get_by_text("As it was after")).to_have_count(0)
 
 
-async def test_a_moment_has_an_address_and_its_event_is_shown_whole(visit: Any, told: ServedConsole):
-    page = await visit(told.address("#/tasks/story?at=7&tab=artifacts"))
+async def test_a_moment_has_an_address_and_its_event_is_shown_whole(visit: Any, story_server: ServedConsole):
+    page = await visit(story_server.address("#/tasks/story?at=7&tab=artifacts"))
     await expect(panel(page).get_by_text("day0 day1 day2", exact=True)).to_be_visible()
     await page.get_by_role("tab", name="Timeline").click()
     await expect(page).to_have_url(re.compile("at=7$"))
@@ -164,12 +164,12 @@ async def test_a_moment_has_an_address_and_its_event_is_shown_whole(visit: Any, 
     await expect(page).to_have_url(re.compile("at=3$"))
     await expect(page.get_by_role("complementary", name="Event 3").get_by_text('"How many days?"')).to_be_visible()
     for address, there in (("at=0", 1), ("at=999", 25)):
-        await page.goto(told.address(f"#/tasks/story?tab=history&{address}"))
+        await page.goto(story_server.address(f"#/tasks/story?tab=history&{address}"))
         await expect(page.get_by_text(f"As it was after event {there} of 25")).to_be_visible()
 
 
-async def test_a_task_is_played_and_stepped_through(visit: Any, told: ServedConsole):
-    page = await visit(told.address("#/tasks/story?at=23"))
+async def test_a_task_is_played_and_stepped_through(visit: Any, story_server: ServedConsole):
+    page = await visit(story_server.address("#/tasks/story?at=23"))
     await expect(slider(page)).to_have_value("23")
     await page.get_by_role("button", name="Previous event").click()
     await expect(slider(page)).to_have_value("22")
@@ -187,8 +187,8 @@ async def test_a_task_is_played_and_stepped_through(visit: Any, told: ServedCons
     await expect(slider(page)).to_have_value("1")
 
 
-async def test_the_timeline_is_led_by_keys(visit: Any, told: ServedConsole):
-    page = await visit(told.address("#/tasks/story"))
+async def test_the_timeline_is_led_by_keys(visit: Any, story_server: ServedConsole):
+    page = await visit(story_server.address("#/tasks/story"))
     await expect(event_rows(page)).to_have_count(13)
     await tab_to(page, events(page))
     await press(page, "ArrowDown", "ArrowLeft")
@@ -211,8 +211,8 @@ async def test_the_timeline_is_led_by_keys(visit: Any, told: ServedConsole):
     await expect(panel(page).get_by_text('"TASK_STATE_INPUT_REQUIRED"')).to_be_visible()
 
 
-async def test_json_is_shown_and_downloaded_with_every_number_as_it_is(visit: Any, told: ServedConsole):
-    page = await visit(told.address("#/tasks/story?tab=json"))
+async def test_json_is_shown_and_downloaded_with_every_number_as_it_is(visit: Any, story_server: ServedConsole):
+    page = await visit(story_server.address("#/tasks/story?tab=json"))
     await expect(panel(page).get_by_text(str(BIG))).to_be_visible()
     async with page.expect_download() as download:
         await page.get_by_role("button", name="Download JSON").click()
@@ -382,14 +382,14 @@ async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serv
             assert secret not in await page.content()
 
         receiver.answer = Answer(503, headers=REFUSED)
-        came = len(receiver.requests)
+        received = len(receiver.requests)
         await send(client, "two", task=task, wait=False)
-        await asyncio.to_thread(receiver.wait, came + 1)
+        await asyncio.to_thread(receiver.wait, received + 1)
         await expect(table.get_by_text("HTTP 503")).to_be_visible()
         await expect(table.get_by_text("failing since")).to_be_visible()
         receiver.answer = 200
         await page.get_by_role("button", name="Retry now").click()
-        await asyncio.to_thread(receiver.wait, came + 2)
+        await asyncio.to_thread(receiver.wait, received + 2)
         await expect(page.get_by_role("button", name="Retry now")).to_have_count(0)
         await expect(table.get_by_text("HTTP 503")).to_have_count(0)
         assert re.search(rf"webhooks-retried task={task.id} webhook=\S+ count=1 by=console-token", server.output)

@@ -114,9 +114,9 @@ async def test_an_exchange_is_seen_as_it_went_and_done_again_in_the_shell(
     await event.click()
     await expect(raw.get_by_role("list", name="Events").get_by_role("group").last).to_contain_text('"statusUpdate"')
     await page.get_by_role("tab", name="To copy").click()
-    said = 'Message 1: **it\'s** **a** **"quote"** **&** **$HOME**'
-    assert streamed(events_of(run(await snippet(page, "With curl"), tmp_path))).strip() == said
-    assert said in run(await snippet(page, "In the shell"), tmp_path)
+    message = 'Message 1: **it\'s** **a** **"quote"** **&** **$HOME**'
+    assert streamed(events_of(run(await snippet(page, "With curl"), tmp_path))).strip() == message
+    assert message in run(await snippet(page, "In the shell"), tmp_path)
 
 
 # -- what is seen ------------------------------------------------------------------------------------------------------

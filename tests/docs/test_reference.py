@@ -193,8 +193,8 @@ def test_the_context_has_what_is_listed() -> None:
 
 
 def test_the_context_of_def_skills_has_the_same_but_what_is_said() -> None:
-    said = page().split("`dragoman.sync.Context`, for `def` skills,")[1].split("\n\n")[0]
-    assert set(code(said)) - {"await"} == ONLY_ASYNC
+    section = page().split("`dragoman.sync.Context`, for `def` skills,")[1].split("\n\n")[0]
+    assert set(code(section)) - {"await"} == ONLY_ASYNC
     assert members_of_contexts()["in_def"] == members_shown("member of `Context`") - ONLY_ASYNC
 
 
@@ -466,10 +466,10 @@ def test_the_tables_of_agents_may_say_what_is_listed(tmp_path: Path, monkeypatch
     always = code(table[-1][1])
     for row in table[2:-1]:
         (tmp_path / "dragoman.toml").write_text(f'[agents.x]\n{code(row[0])[0]} = "x"\nqqq = 1\n')
-        told = str(CliRunner().invoke(group, ["serve"]).exception).partition("there are ")[2].split(", ")
+        flags = str(CliRunner().invoke(group, ["serve"]).exception).partition("there are ")[2].split(", ")
         listed = [name for name in code(row[1]) if not name.startswith("from_")]
         both = ["profile"] if "command" in code(row[0]) else []
-        assert sorted([*listed, *both, *always]) == sorted(told), row[0]
+        assert sorted([*listed, *both, *always]) == sorted(flags), row[0]
 
 
 def test_the_exit_codes_are_those_of_the_table() -> None:

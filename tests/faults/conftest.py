@@ -79,8 +79,8 @@ class Server(ServerProcess):
     def params(skill: str, text: str = "", *, message_id: str = "m", **message: Any) -> dict[str, Any]:
         parts = [{"text": text}] if text else []
         metadata = {"skillId": skill} if skill else {}
-        said = {"messageId": message_id, "role": "ROLE_USER", "parts": parts or [{"text": "go"}], **message}
-        return {"message": {**said, "metadata": metadata}}
+        fields = {"messageId": message_id, "role": "ROLE_USER", "parts": parts or [{"text": "go"}], **message}
+        return {"message": {**fields, "metadata": metadata}}
 
     @contextmanager
     def stream(self, method: str, params: dict[str, Any], after: int | None = None) -> Iterator[Iterator[Event]]:

@@ -366,15 +366,15 @@ async def test_a_message_whose_stream_does_not_begin_is_sent_again_under_the_sam
 
 
 async def test_a_stream_that_says_what_is_not_a2a_is_a_clear_error() -> None:
-    for said in (b"data: <html>\n\n", b"data: {}\n\n", b"data: []\n\n", b'data: {"jsonrpc":"2.0","result":{}}\n\n'):
-        answer = head(200, "text/event-stream", Connection="close") + said
+    for chunk in (b"data: <html>\n\n", b"data: {}\n\n", b"data: []\n\n", b'data: {"jsonrpc":"2.0","result":{}}\n\n'):
+        answer = head(200, "text/event-stream", Connection="close") + chunk
         async with AgentStub(lambda _, answer=answer: answer) as stub:
             assert isinstance(await problem(Client(stub.url, **QUICK), streamed), BadResponse)
 
 
 async def test_an_error_within_a_stream_is_that_error() -> None:
-    said = b'data: {"jsonrpc":"2.0","id":"1","error":{"code":-32602,"message":"no such skill"}}\n\n'
-    async with AgentStub(lambda _: head(200, "text/event-stream", Connection="close") + said) as stub:
+    chunk = b'data: {"jsonrpc":"2.0","id":"1","error":{"code":-32602,"message":"no such skill"}}\n\n'
+    async with AgentStub(lambda _: head(200, "text/event-stream", Connection="close") + chunk) as stub:
         error = await problem(Client(stub.url, **QUICK), streamed)
     assert isinstance(error, A2AError)
     assert (error.code, str(error)) == (-32602, "no such skill")

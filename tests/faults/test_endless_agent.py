@@ -335,6 +335,6 @@ async def test_an_mcp_host_is_told_that_a_task_brings_too_much(endless: Endless,
     async with asyncio.timeout(SECONDS), mcp.Client(program) as client:
         begun = await client.call_tool("send_streaming_message", {"agent_id": url, "text": "go"})
         task_id = json.loads(begun.content[0].text)["task_id"]  # pyright: ignore
-        told = await client.call_tool("subscribe_to_task", {"task_id": task_id, "wait_seconds": SECONDS})
-    assert "the task has brought more than 1 MB" in str(told)
+        expected = await client.call_tool("subscribe_to_task", {"task_id": task_id, "wait_seconds": SECONDS})
+    assert "the task has brought more than 1 MB" in str(expected)
     assert endless.sent < MOST

@@ -11,5 +11,5 @@ pytestmark = pytest.mark.fault
 
 
 def test_a_hundred_streams_survive_a_kill(launch: Any) -> None:
-    (told,) = rounds(launch, number=1, streams=100, seed=7)
-    print(told)
+    (report,) = rounds(launch, number=1, streams=100, seed=7)
+    print(report)

@@ -113,7 +113,7 @@ async def test_a_program_that_works_for_too_long_fails_in_time_and_is_gone(serve
 
 @pytest.mark.requirement("S3-22", "S3-56")
 @pytest.mark.parametrize(
-    ("agent", "said"),
+    ("agent", "expected"),
     [
         ("breaks", ["half of it", "the program ended with exit code 7: no more paper"]),
         ("says-error", ["out of paper"]),
@@ -121,10 +121,10 @@ async def test_a_program_that_works_for_too_long_fails_in_time_and_is_gone(serve
         ("asks", ["the program asks, and cannot be answered here: Which?"]),
     ],
 )
-async def test_a_program_that_does_not_work_out_fails(server: Any, agent: str, said: list[str]) -> None:
+async def test_a_program_that_does_not_work_out_fails(server: Any, agent: str, expected: list[str]) -> None:
     task = await ended(server, server.send("go", agent, timeoutMs=60_000).json(), agent)
     assert task["state"] == "failed"
-    assert sorted(words(task)) == sorted(said)
+    assert sorted(words(task)) == sorted(expected)
 
 
 @pytest.mark.requirement("S3-22")
@@ -196,7 +196,7 @@ async def test_messages_of_a_conversation_share_a_folder_and_callers_never_do(tm
         second = await notes(url, "ada", "two\n", "c")
         other = await notes(url, "ada", "three\n", "d")
         foreign = await notes(url, "bob", "four\n", "c")
-    assert [said for said, _ in (first, second, other, foreign)] == ["one", "one two", "three", "four"]
+    assert [text for text, _ in (first, second, other, foreign)] == ["one", "one two", "three", "four"]
     assert first[1] == second[1]
     assert len({first[1], other[1], foreign[1]}) == 3
 

@@ -199,13 +199,13 @@ async def test_of_a_gigabyte_the_server_takes_its_limit_and_no_more(tmp_path: Pa
 
 async def test_a_reader_who_takes_its_time_gets_all_of_an_unlimited_output(server: Any, leash: Any) -> None:
     async with Client(f"{server.url}/agents/unlimited") as client:
-        heard: list[str] = []
+        received: list[str] = []
         async for event in client.stream(f"{leash.path} 20"):
-            if not heard:
+            if not received:
                 # It has been written before more of it is read.
                 assert await leash.ready() == ["written"]
-            heard.append(event.text)
-    assert "".join(heard) == "x" * (20 << 20)
+            received.append(event.text)
+    assert "".join(received) == "x" * (20 << 20)
 
 
 # -- that use a lot ----------------------------------------------------------------------------------------------------

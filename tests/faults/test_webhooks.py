@@ -153,9 +153,9 @@ def test_a_dead_webhook_is_listed_and_retried_while_the_server_runs(
         listed = json.loads(dragoman(tmp_path, "push", "list", "--json").stdout)
     (row,) = listed
     assert (row["task"], row["id"], row["url"], row["error"]) == (task, "mine", receiver.url, "HTTP 410")
-    said = dragoman(tmp_path, "push", "list").stdout
-    assert "dead" in said
-    assert "T0K3N" not in said
+    listed = dragoman(tmp_path, "push", "list").stdout
+    assert "dead" in listed
+    assert "T0K3N" not in listed
     receiver.answer = 200
     done = dragoman(tmp_path, "push", "retry", task, "mine")
     assert (done.returncode, done.stderr) == (0, "retrying 1 webhook\n")

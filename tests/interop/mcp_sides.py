@@ -79,8 +79,8 @@ class Bridged:
             assert task.state.waiting, (task.state, task.error)
             questions.append(of_waiting(task))
             words = {"accept": "done", "decline": "decline", "cancel": "cancel"}[answer.action]
-            said: dict[str, Any] = {"data": answer.content} if answer.content is not None else {"text": words}
-            task = await self.client.send(**said, task=task)
+            content: dict[str, Any] = {"data": answer.content} if answer.content is not None else {"text": words}
+            task = await self.client.send(**content, task=task)
         assert isinstance(task, Task)
         return replace(of_task(task), questions=questions)
 

@@ -61,8 +61,8 @@ def driven(peer: Peer, wire: Wire, only: str | None = None) -> Driven:
 
 def fault_of(peer: Peer, wire: Wire, case: dict[str, Any]) -> str:
     """Why the peer is to blame for a case that failed; empty when it is not known to be."""
-    said, why = CLIENT_FAULTS.get((str(peer), str(wire), case["case"]), ("", ""))
-    return why if why and said in case["detail"] else ""
+    text, why = CLIENT_FAULTS.get((str(peer), str(wire), case["case"]), ("", ""))
+    return why if why and text in case["detail"] else ""
 
 
 def cell_of(peer: Peer, wire: Wire, case: dict[str, Any]) -> Cell:

@@ -35,9 +35,9 @@ def missing() -> str:
         return "no .peers/mcp-tools: run `make .peers/mcp-tools/ready`, which needs npm"
     # On Linux the peer brings a Node.js of its own, elsewhere it takes the one that is there.
     node = shutil.which("node", path=path())
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout if node else "none"
-    found = tuple(int(number) for number in re.findall(r"\d+", said)[:2])
-    return "" if found >= OLDEST_NODE else f"the inspector needs Node.js 22.19 or newer, here is {said.strip()}"
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout if node else "none"
+    found = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    return "" if found >= OLDEST_NODE else f"the inspector needs Node.js 22.19 or newer, here is {version.strip()}"
 
 
 def path() -> str:
@@ -114,11 +114,11 @@ class Inspector:
 
     def _ask(self, *words: str) -> subprocess.CompletedProcess[str]:
         # The server's own options would be taken for the inspector's, but for the dashes before them.
-        told = ["--protocol-era", self._era, "--format", "json", *words]
+        arguments = ["--protocol-era", self._era, "--format", "json", *words]
         server = self._server if len(self._server) == 1 else ["--", *self._server]
-        said = run(self._here, "mcp-inspector", "--cli", *told, *server)
-        assert said.returncode == 0, (words, said.returncode, said.stdout, said.stderr)
-        return said
+        done = run(self._here, "mcp-inspector", "--cli", *arguments, *server)
+        assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
+        return done
 
 
 @pytest.mark.smoke
@@ -226,14 +226,14 @@ class Check(NamedTuple):
 def conformance(here: Path, url: str, *which: str) -> list[Check]:
     """What the suite finds out about a server."""
     results = here / "results"
-    said = run(here, "conformance", "server", "--url", url, "--output-dir", str(results), *which)
+    done = run(here, "conformance", "server", "--url", url, "--output-dir", str(results), *which)
     found: list[Check] = []
     for file in sorted(results.glob("server-*/checks.json")):
         scenario = re.fullmatch(r"server-(.+)-\d{4}-\d\d-\d\dT.+", file.parent.name)
         assert scenario, file
         checks = json.loads(file.read_text())
         found += [Check(scenario[1], each["id"], each["status"], each.get("errorMessage", "")) for each in checks]
-    assert found, said.stdout + said.stderr
+    assert found, done.stdout + done.stderr
     return found
 
 

@@ -71,11 +71,11 @@ async def test_progress_is_told_while_the_tool_works(server: McpServer, tmp_path
         stream = side.client.stream(tool=LONG, arguments=arguments)
         updates = [event.raw async for event in stream if isinstance(event.raw, StatusUpdate)]
     measures = [update.metadata for update in updates if update.metadata and "done" in update.metadata]
-    told = [(each["done"], each["total"]) for each in measures]
+    reports = [(each["done"], each["total"]) for each in measures]
     # What comes too fast on a busy machine is left out; the order and the first of it never are.
-    assert told == [each for each in expected if each in told]
-    assert told[0] == expected[0]
-    assert len(told) > 1
+    assert reports == [each for each in expected if each in reports]
+    assert reports[0] == expected[0]
+    assert len(reports) > 1
     assert stream.task.state is State.COMPLETED
 
 

@@ -53,17 +53,17 @@ async def test_no_program_outlives_any_of_ten_kills(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 async def test_a_slow_reader_of_an_unlimited_output_gets_all_of_it(tmp_path: Path) -> None:
     agents = {"unlimited": {**odd.WRITES, "limits": {"output": 0}}}
-    leash, heard = at.Leash(tmp_path), list[str]()
+    leash, received = at.Leash(tmp_path), list[str]()
     with at.served(tmp_path, agents) as server:
         before = at.forget_peak(server.pid)
         async with Client(server.url, limit=128 << 20) as client:
             async for event in client.stream(f"{leash.path} 60"):
-                if not heard:
+                if not received:
                     assert await leash.ready() == ["written"]
                     grown = at.memory(server.pid, "VmHWM") - before
                     print(f"\nthe server held {grown / MB:.0f} MB of 63 MB that nobody had read")
                     # The text of a task that runs is kept in memory once; beside it only so much is.
                     assert grown < 2 * (60 << 20)
-                heard.append(event.text)
-    assert "".join(heard) == "x" * (60 << 20)
+                received.append(event.text)
+    assert "".join(received) == "x" * (60 << 20)
     leash.close()

@@ -163,8 +163,8 @@ async def test_as_json_it_says_the_same(tmp_path: Path):
     done = doctor(tmp_path, "--store", "sqlite:///t.db", "--json")
     answer: dict[str, Any] = json.loads(done.stdout)
     assert (text.returncode, done.returncode, answer["result"]) == (1, 1, "FAIL")
-    told = [f"{one['level']} {one['check']}" for one in answer["checks"]]
-    assert told == [" ".join(one[:19].split()) for one in text.stdout.splitlines()]
+    reports = [f"{one['level']} {one['check']}" for one in answer["checks"]]
+    assert reports == [" ".join(one[:19].split()) for one in text.stdout.splitlines()]
     counters = next(one for one in answer["checks"] if one["check"] == "counters")
     assert counters["do"].startswith("stop the server, then run sqlite3 t.db")
 
@@ -175,8 +175,8 @@ async def test_as_json_it_says_the_same(tmp_path: Path):
 def test_it_tells_where_each_setting_comes_from(tmp_path: Path):
     (tmp_path / "dragoman.toml").write_text("[serve]\nport = 1\nlog = 'json'\n[limits]\nbody = 5\n")
     done = doctor(tmp_path, "--store", "memory:", DRAGOMAN_PORT="2", PORT="3", BIND_HOST="::1", DRAGOMAN_DEV="yes")
-    told = [" ".join(text.split()) for text in done.stdout.splitlines() if "settings" in text]
-    assert told[:-1] == [
+    reports = [" ".join(text.split()) for text in done.stdout.splitlines() if "settings" in text]
+    assert reports[:-1] == [
         "ok settings host = ::1, from environment BIND_HOST",
         "ok settings port = 2, from environment DRAGOMAN_PORT",
         "ok settings store = memory:, from --store",
@@ -184,8 +184,8 @@ def test_it_tells_where_each_setting_comes_from(tmp_path: Path):
         "ok settings log = json, from dragoman.toml [serve] log",
         "ok settings limits_body = 5, from dragoman.toml [limits] body",
     ]
-    assert told[-1].startswith("ok settings by default ")
-    assert ", heartbeat = 15, " in told[-1]
+    assert reports[-1].startswith("ok settings by default ")
+    assert ", heartbeat = 15, " in reports[-1]
     assert line(done, "store") == "ok store memory: tasks are gone when the server stops"
 
 

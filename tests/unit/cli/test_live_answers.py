@@ -126,11 +126,11 @@ def test_a_pipe_gets_the_text_and_no_progress_and_needs_no_rich(url: str, steps:
     steps.go_on(3)
     done = run("send", url, "Lisbon", PYTHONPROFILEIMPORTTIME="1")
     assert done.stdout == f"{TITLE}\nwith **one word**Done.\n"
-    said = [line for line in done.stderr.splitlines() if not line.startswith("import time:")]
-    assert said[0] == "file: ../plan.md (1.5 kB)"
-    assert said[1].startswith(f"save with: dragoman get {url} ")
-    assert len(said) == 2
-    assert "rich" not in done.stderr.replace(said[1], "")
+    texts = [line for line in done.stderr.splitlines() if not line.startswith("import time:")]
+    assert texts[0] == "file: ../plan.md (1.5 kB)"
+    assert texts[1].startswith(f"save with: dragoman get {url} ")
+    assert len(texts) == 2
+    assert "rich" not in done.stderr.replace(texts[1], "")
     assert "markdown_it" not in done.stderr
 
 

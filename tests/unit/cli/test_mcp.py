@@ -89,7 +89,7 @@ def say(process: subprocess.Popen[str], *messages: dict[str, Any]) -> None:
     process.stdin.flush()
 
 
-def heard(process: subprocess.Popen[str]) -> dict[str, Any]:
+def next_message(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
@@ -119,8 +119,8 @@ async def test_a_host_of_either_era_reaches_an_agent_over_stdio(tmp_path: Path, 
         assert (listed["name"], listed["base_url"]) == (agent_url, agent_url)
         card = json.loads(text_of(await client.call_tool("resolve_agent_card", {"base_url": agent_url})))
         assert card["name"] == "echo"
-        said = await client.call_tool("send_message", {"agent_id": card["agent_id"], "text": "hello"})
-        assert json.loads(text_of(said))["text"] == "You said: hello"
+        output = await client.call_tool("send_message", {"agent_id": card["agent_id"], "text": "hello"})
+        assert json.loads(text_of(output))["text"] == "You said: hello"
 
 
 @pytest.mark.requirement("S4-1", "S4-23", "S4-61")
@@ -129,11 +129,11 @@ def test_an_old_host_that_writes_raw_lines_finds_the_server_and_its_tools(tmp_pa
     agents = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "list_remote_agents"}}
     with started(tmp_path) as process:
         say(process, old)
-        begun = heard(process)["result"]
+        begun = next_message(process)["result"]
         assert (begun["protocolVersion"], begun["serverInfo"]["name"]) == ("2024-11-05", "dragoman")
         assert begun["serverInfo"]["version"] == version("dragoman")
         say(process, INITIALIZED, LIST)
-        assert [each["name"] for each in heard(process)["result"]["tools"]] == [
+        assert [each["name"] for each in next_message(process)["result"]["tools"]] == [
             "resolve_agent_card",
             "validate_agent_card",
             "list_remote_agents",
@@ -147,7 +147,7 @@ def test_an_old_host_that_writes_raw_lines_finds_the_server_and_its_tools(tmp_pa
             "get_extended_agent_card",
         ]
         say(process, agents)
-        assert heard(process)["result"]["content"] == [{"type": "text", "text": "[]"}]
+        assert next_message(process)["result"]["content"] == [{"type": "text", "text": "[]"}]
 
 
 def test_whatever_is_printed_the_host_reads_nothing_but_messages(tmp_path: Path, agent_url: str) -> None:
@@ -200,7 +200,7 @@ def test_a_signal_ends_it_at_once_though_the_host_says_nothing(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, started(tmp_path) as process:
         say(process, INITIALIZE, INITIALIZED)
-        assert heard(process)["id"] == 1
+        assert next_message(process)["id"] == 1
         # A call that nobody will answer is under way.
         say(process, call("resolve_agent_card", base_url=f"http://127.0.0.1:{silent.getsockname()[1]}"))
         with silent.accept()[0]:
@@ -228,7 +228,7 @@ def test_a_signal_while_it_starts_ends_it_without_a_word(tmp_path: Path, number:
 def test_it_ends_quietly_when_the_host_reads_no_more(tmp_path: Path) -> None:
     with started(tmp_path) as process:
         say(process, INITIALIZE, INITIALIZED)
-        assert heard(process)["id"] == 1
+        assert next_message(process)["id"] == 1
         assert process.stdout is not None
         process.stdout.close()
         say(process, LIST)
@@ -272,8 +272,8 @@ def posted(url: str, message: dict[str, Any], **headers: str) -> urllib.request.
 async def test_a_host_of_either_era_reaches_an_agent_over_http(tmp_path: Path, agent_url: str, mode: Any) -> None:
     with listening(tmp_path, agent_url, "--http", "127.0.0.1:0") as (url, _):
         async with mcp.Client(url, mode=mode) as client:
-            said = await client.call_tool("send_message", {"agent_id": agent_url, "text": "hello"})
-            assert json.loads(text_of(said))["text"] == "You said: hello"
+            output = await client.call_tool("send_message", {"agent_id": agent_url, "text": "hello"})
+            assert json.loads(text_of(output))["text"] == "You said: hello"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])

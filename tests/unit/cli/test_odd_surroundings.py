@@ -45,8 +45,8 @@ def test_streams_may_be_closed(url: str, tmp_path: Path, words: tuple[str, ...],
     command = ["sh", "-c", '"$@" <&- >&-', "sh", *DRAGOMAN, words[0], url, *words[1:]]
     ended = subprocess.run(command, env=clean_environment(tmp_path), stderr=subprocess.PIPE, timeout=30, check=False)
     assert ended.returncode == code
-    said = {0: b"", 2: b"Usage: ", 6: b"dragoman: What?\n"}
-    assert ended.stderr.startswith(said[code])
+    beginnings = {0: b"", 2: b"Usage: ", 6: b"dragoman: What?\n"}
+    assert ended.stderr.startswith(beginnings[code])
 
 
 def test_what_an_encoding_lacks_is_a_question_mark(typed: Typed, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

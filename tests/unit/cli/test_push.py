@@ -192,9 +192,9 @@ class Listening:
             text=True,
         )
         assert self.process.stderr is not None
-        said = self.process.stderr.readline()
-        self.url = said.removeprefix("listening on ").strip()
-        assert self.url.startswith("http://127.0.0.1:"), said
+        output = self.process.stderr.readline()
+        self.url = output.removeprefix("listening on ").strip()
+        assert self.url.startswith("http://127.0.0.1:"), output
         assert self.process.stderr.readline() == f'  try     dragoman send "hello" --push {self.url}\n'
 
     def line(self) -> str:
@@ -232,9 +232,9 @@ def post(
 
     push = Push(1, "p", "1.0", listener.url, b"", 1, 0)
     signer = None if keys is None else keys.signer()
-    said = Secrets(**secrets)
+    keys = Secrets(**secrets)
     request = delivery_request(
-        push, said, "t1", 7, body, "application/json", signer=signer, issuer=issuer, now=int(time.time())
+        push, keys, "t1", 7, body, "application/json", signer=signer, issuer=issuer, now=int(time.time())
     )
     return httpx2.post(listener.url, content=body, headers=request.headers).status_code
 
@@ -273,10 +273,10 @@ def test_a_token_is_checked_and_json_hides_what_is_secret(tmp_path: Path, agent:
         assert (refused["verified"], refused["why"]) == (False, "the webhook has another token, or none")
         assert post(listener, keys, token="T0K3N", scheme="Basic", credentials="S3CR3T") == 204
         line = listener.line()
-        told = json.loads(line)
-        assert (told["verified"], told["why"]) == (True, "signature and token hold")
-        assert told["body"]["statusUpdate"]["taskId"] == "t1"
-        assert told["headers"]["idempotency-key"] == "t1/p/7"
+        report = json.loads(line)
+        assert (report["verified"], report["why"]) == (True, "signature and token hold")
+        assert report["body"]["statusUpdate"]["taskId"] == "t1"
+        assert report["headers"]["idempotency-key"] == "t1/p/7"
         assert "T0K3N" not in line
         assert "S3CR3T" not in line
         assert listener.process.wait(10) == 0

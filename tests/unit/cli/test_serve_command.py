@@ -173,10 +173,10 @@ def test_a_profile_is_enough_in_a_table(tmp_path: Path) -> None:
 
 
 def test_the_help_says_what_a_command_is_for() -> None:
-    said = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
-    assert 'dragoman serve --command "wc -w"' in said
-    assert "--command COMMAND Serve a command-line program; each task runs it." in said
-    assert "--name NAME Name of the --mcp or --command agent." in said
+    help_text = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
+    assert 'dragoman serve --command "wc -w"' in help_text
+    assert "--command COMMAND Serve a command-line program; each task runs it." in help_text
+    assert "--name NAME Name of the --mcp or --command agent." in help_text
 
 
 def test_a_program_becomes_an_agent(tmp_path: Path) -> None:

@@ -203,11 +203,11 @@ def test_a_framework_that_is_not_installed_is_told_with_how_to_get_it(
 
 
 def test_the_help_names_the_frameworks() -> None:
-    said = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
+    help_text = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
     for flag in ("--adk", "--langgraph", "--pydantic-ai", "--openai"):
-        assert f"{flag} MODULE:NAME" in said
+        assert f"{flag} MODULE:NAME" in help_text
     for framework in ("Google ADK", "LangGraph", "Pydantic AI", "OpenAI Agents SDK"):
-        assert framework in said
+        assert framework in help_text
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

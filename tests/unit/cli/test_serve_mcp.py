@@ -167,7 +167,7 @@ def test_a_revision_that_the_server_does_not_speak_is_told(tmp_path: Path) -> No
 
 
 def test_a_server_that_dies_at_its_start_is_told_with_its_last_words(tmp_path: Path) -> None:
-    code, said = refused(tmp_path, "--mcp", shlex.join(tools(tmp_path, "dies")))
+    code, problem = refused(tmp_path, "--mcp", shlex.join(tools(tmp_path, "dies")))
     assert code == 3
-    assert said.startswith("dragoman: the MCP server `handshake_server` cannot be used: it ended before it answered")
-    assert said.endswith("\n  starting up\n  no license key found\n")
+    assert problem.startswith("dragoman: the MCP server `handshake_server` cannot be used: it ended before it answered")
+    assert problem.endswith("\n  starting up\n  no license key found\n")

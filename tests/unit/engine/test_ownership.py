@@ -99,8 +99,8 @@ class FencedStore(MemoryStore):
 
 
 def message(text: str, task_id: str | None = None, *, wait: bool = True) -> SendMessageRequest:
-    said = Message("m1", Role.USER, (Part(text=text),), None, task_id)
-    return SendMessageRequest(said, SendMessageConfiguration(return_immediately=not wait))
+    user_message = Message("m1", Role.USER, (Part(text=text),), None, task_id)
+    return SendMessageRequest(user_message, SendMessageConfiguration(return_immediately=not wait))
 
 
 @pytest.fixture

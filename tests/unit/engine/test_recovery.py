@@ -148,12 +148,12 @@ async def test_tasks_that_never_began_run(start: Any, turns: Any) -> None:
         ran.append((ctx.text, ctx.user and ctx.user.id, ctx.metadata))
         if ctx.text == "first":
             await asyncio.Event().wait()
-        heard = []
+        received = []
         if ctx.text == "second":
             async for message in ctx.messages():
-                heard.append(message.text)
+                received.append(message.text)
                 break
-        yield f"{ctx.text} heard {heard}"
+        yield f"{ctx.text} heard {received}"
 
     me = CallContext(user=User("me", permissions=frozenset({"p"})))
     before = await start(run)

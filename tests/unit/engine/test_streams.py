@@ -36,20 +36,20 @@ class Steps:
 
     def __init__(self) -> None:
         self.next = asyncio.Semaphore(0)
-        self.said = 0
+        self.count = 0
 
     async def run(self, ctx: Any) -> Any:
         if ctx.resume is not None:
             yield "resumed "
         while True:
             await self.next.acquire()
-            if ctx.text == "ask" and self.said == 2:
-                self.said += 1
+            if ctx.text == "ask" and self.count == 2:
+                self.count += 1
                 yield Ask("?")
                 return
-            if self.said >= 4:
+            if self.count >= 4:
                 return
-            self.said += 1
+            self.count += 1
             yield f"{self.said} "
 
 

@@ -77,9 +77,9 @@ async def test_what_a_tool_needs_must_be_there_and_be_of_its_type(hosted: Any) -
             for each in needed:
                 others = {key: value for key, value in whole.items() if key != each}
                 for wrong in ({}, {each: 5}, {each: None}, *([{each: " "}] if each == needed[0] else [])):
-                    said = await host.error(name, **others, **wrong)
-                    assert said.startswith("Invalid params: ")
-                    assert each in said
+                    message = await host.error(name, **others, **wrong)
+                    assert message.startswith("Invalid params: ")
+                    assert each in message
         assert tools["list_remote_agents"].input_schema["properties"] == {}
         assert "required" not in tools["list_tasks"].input_schema
         for limit in ("3", 0, -1, 1.5):
@@ -177,14 +177,14 @@ async def test_without_a_card_the_error_says_where_none_was_found(hosted: Any, f
             foreign.cards = cards
             for base_url in (foreign.url, f"{foreign.url}/"):
                 foreign.asked.clear()
-                said = await host.error("resolve_agent_card", base_url=base_url)
-                assert said == f"No agent card found at {base_url}"
+                message = await host.error("resolve_agent_card", base_url=base_url)
+                assert message == f"No agent card found at {base_url}"
                 assert {NEW, OLD} <= set(foreign.asked)
         assert (await host.ok("list_remote_agents"))["agents"] == []
         # Who wants to know why asks for that.
         foreign.cards = {NEW: b'{"name": "x"}', OLD: b'{"name": "x"}'}
-        said = await host.error("validate_agent_card", base_url=foreign.url)
-        assert said.startswith(f"No agent card found at {foreign.url}: the agent card is wrong: ")
+        message = await host.error("validate_agent_card", base_url=foreign.url)
+        assert message.startswith(f"No agent card found at {foreign.url}: the agent card is wrong: ")
 
 
 @pytest.mark.requirement("S4-13")
@@ -192,8 +192,8 @@ async def test_an_agent_that_does_not_run_refuses_the_connection(hosted: Any) ->
     with served(foreign_agent.ForeignAgent()) as url:
         pass
     async with hosted() as host:
-        said = await host.error("resolve_agent_card", base_url=url)
-        assert said == "Failed to resolve agent card: connection refused"
+        message = await host.error("resolve_agent_card", base_url=url)
+        assert message == "Failed to resolve agent card: connection refused"
         assert await host.error("validate_agent_card", base_url=url) == "Validation failed: connection refused"
 
 

@@ -504,13 +504,13 @@ async def test_what_this_server_would_post_needs_allow_and_the_error_says_so(
 ) -> None:
     serve_card(foreign, capabilities=capabilities)
     async with hosted() as host:
-        said = await host.error(
+        error = await host.error(
             "configure_push_notifications",
             agent_id=await host.agent(foreign.url),
             webhook_url="https://hooks.example.com/a2a",
             events=events,
         )
-        assert said == (
+        assert error == (
             f"hooks.example.com may not be called: this server would have to post there, because {reason}. "
             "Ask the user to start the server with --allow hooks.example.com"
         )

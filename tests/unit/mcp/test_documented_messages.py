@@ -254,8 +254,8 @@ async def test_a_cancel_ends_the_work_of_a_real_agent(hosted: Any) -> None:
             assert await host.ok("cancel_task", task_id=task["id"]) == {"task_id": task["id"], "status": "canceled"}
             result = await host.call("get_task", task_id=task["id"])
             assert (result.is_error, result.structured_content["status"]["state"]) == (False, "canceled")
-            said = await host.error("cancel_task", task_id=task["id"])
-            assert said == "Task cannot be canceled: it is canceled"
+            error = await host.error("cancel_task", task_id=task["id"])
+            assert error == "Task cannot be canceled: it is canceled"
 
 
 # -- how an answer is put ----------------------------------------------------------------------------------------------

@@ -57,8 +57,8 @@ class Streaming:
             return
         self.streams += 1
         events = self.events(self.streams)
-        told = [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": each}).encode() for each in events]
-        await self._answer(send, "text/event-stream", b"".join(b"data: %s\n\n" % each for each in told), more=True)
+        lines = [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": each}).encode() for each in events]
+        await self._answer(send, "text/event-stream", b"".join(b"data: %s\n\n" % each for each in lines), more=True)
         if events[-1:] != [END]:
             await receive()  # until the caller goes
         await send({"type": "http.response.body", "body": b""})

@@ -117,8 +117,8 @@ class Host:
 
     async def begin(self, url: str, skill: str, text: str = "go") -> str:
         """The id of a task that is under way."""
-        said = await self.call("send_message", agent_id=url, text=text, skill_id=skill, wait_seconds=0.2)
-        return said["id"]
+        answer = await self.call("send_message", agent_id=url, text=text, skill_id=skill, wait_seconds=0.2)
+        return answer["id"]
 
 
 @asynccontextmanager
@@ -146,9 +146,9 @@ async def test_an_agent_and_an_address_are_required_and_events_are_not(silent: s
 async def test_a_webhook_is_told_as_it_was_configured_and_wants_all_events(silent: str, receiver: Receiver) -> None:
     async with hosted() as host:
         agent_id = (await host.call("resolve_agent_card", base_url=silent))["agent_id"]
-        told = await host.call(TOOL, agent_id=agent_id, webhook_url=receiver.url)
-        assert told.pop("config_id").startswith("push_")
-        assert told == {
+        configured = await host.call(TOOL, agent_id=agent_id, webhook_url=receiver.url)
+        assert configured.pop("config_id").startswith("push_")
+        assert configured == {
             "agent_id": agent_id,
             "webhook_url": receiver.url,
             "events": BOTH,
@@ -190,13 +190,17 @@ async def test_an_unknown_agent_and_an_address_elsewhere_are_refused(silent: str
 async def test_each_event_of_a_task_is_posted_in_order(silent: str, receiver: Receiver, tool: str) -> None:
     async with hosted() as host:
         await host.call(TOOL, agent_id=silent, webhook_url=receiver.url)
-        said = await host.call(tool, agent_id=silent, text="go", skill_id="count")
+        answer = await host.call(tool, agent_id=silent, text="go", skill_id="count")
         await receiver.until(lambda: "completed" in receiver.events())
     events = receiver.events()
     assert events[-1] == "completed"
     assert "three" in "".join(events)
     last = receiver.bodies[-1]
-    assert (last["kind"], last["taskId"], last["final"]) == ("status-update", said.get("id") or said["task_id"], True)
+    assert (last["kind"], last["taskId"], last["final"]) == (
+        "status-update",
+        answer.get("id") or answer["task_id"],
+        True,
+    )
     assert [each["final"] for each in receiver.bodies if each["event"] == "status_update"].count(True) == 1
     assert {each.headers["content-type"] for each in receiver.requests} == {"application/json"}
     assert len({each.key for each in receiver.requests}) == len(receiver.bodies)
@@ -231,8 +235,8 @@ async def test_an_answer_that_needs_no_following_is_posted(receiver: Receiver) -
     with served(agent) as url:
         agent.offers(url)
         async with hosted() as host:
-            told = await host.call(TOOL, agent_id=url, webhook_url=receiver.url)
-            assert told["served_by"] == "this server"
+            configured = await host.call(TOOL, agent_id=url, webhook_url=receiver.url)
+            assert configured["served_by"] == "this server"
             await host.call("send_message", agent_id=url, text="go")
     assert receiver.events() == ["done", "completed"]
     assert {each["taskId"] for each in receiver.bodies} == {"42"}
@@ -349,18 +353,18 @@ async def test_the_end_is_not_put_off_for_a_receiver_that_says_nothing(
 
 async def test_an_agent_that_can_post_is_given_the_webhook_with_the_message(pushing: str, receiver: Receiver) -> None:
     async with hosted() as host:
-        told = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url)
-        assert told["served_by"] == "agent"
+        configured = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url)
+        assert configured["served_by"] == "agent"
         await host.call("send_message", agent_id=pushing, text="go", skill_id="count")
         await receiver.until(lambda: any("COMPLETED" in each.upper() for each in receiver.states))
     assert not any("event" in each for each in receiver.bodies)
-    assert all(f"/{told['config_id']}/" in each.key for each in receiver.requests)
+    assert all(f"/{configured['config_id']}/" in each.key for each in receiver.requests)
 
 
 async def test_an_agent_that_posts_all_events_is_not_asked_to_post_some(pushing: str, receiver: Receiver) -> None:
     async with hosted() as host:
-        told = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url, events=["status_update"])
-        assert told["served_by"] == "this server"
+        configured = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url, events=["status_update"])
+        assert configured["served_by"] == "this server"
         await host.call("send_message", agent_id=pushing, text="go", skill_id="count")
     assert {each["event"] for each in receiver.bodies} == {"status_update"}
 
@@ -480,9 +484,9 @@ async def test_a_stream_with_a_webhook_that_is_refused_is_no_problem(picky: str,
 
 async def test_a_refused_stream_is_begun_again_without_the_webhook(picky: str, receiver: Receiver) -> None:
     async with hosted() as host:
-        told = await host.call(TOOL, agent_id=picky, webhook_url=receiver.url)
+        configured = await host.call(TOOL, agent_id=picky, webhook_url=receiver.url)
         context = host.mine.context
-        agent = context.registry.agents[told["agent_id"]]
+        agent = context.registry.agents[configured["agent_id"]]
         client, push = context.peers.client(agent), context.push_config(agent)
         assert push is not None
         follower = context.followers.new(context.registry.start_task(agent.agent_id))
@@ -496,8 +500,8 @@ async def test_a_refused_stream_is_begun_again_without_the_webhook(picky: str, r
 async def test_tasks_under_way_get_the_webhook_too(pushing: str, receiver: Receiver) -> None:
     async with hosted() as host:
         task_id = await host.begin(pushing, "hold")
-        told = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url)
-        assert (told["served_by"], "note" in told) == ("agent", False)
+        configured = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url)
+        assert (configured["served_by"], "note" in configured) == ("agent", False)
         await host.call("send_message", agent_id=pushing, text="end", task_id=task_id)
         await receiver.until(lambda: any("COMPLETED" in each.upper() for each in receiver.states))
     assert not any("event" in each for each in receiver.bodies)
@@ -506,9 +510,9 @@ async def test_tasks_under_way_get_the_webhook_too(pushing: str, receiver: Recei
 async def test_where_tasks_under_way_cannot_get_it_the_answer_says_so(picky: str, receiver: Receiver) -> None:
     async with hosted() as host:
         task_id = await host.begin(picky, "hold")
-        told = await host.call(TOOL, agent_id=picky, webhook_url=receiver.url)
-        assert told["served_by"] == "this server"
-        assert told["note"].startswith("1 of 1 tasks under way stay as they were, this server posts what it sees")
+        configured = await host.call(TOOL, agent_id=picky, webhook_url=receiver.url)
+        assert configured["served_by"] == "this server"
+        assert configured["note"].startswith("1 of 1 tasks under way stay as they were, this server posts what it sees")
         await host.call("send_message", agent_id=picky, text="end", task_id=task_id)
         await receiver.until(lambda: "completed" in receiver.events())
 
@@ -517,8 +521,8 @@ async def test_a_webhook_that_wants_less_is_taken_back_from_the_agent(pushing: s
     async with hosted() as host:
         await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url)
         task_id = await host.begin(pushing, "hold")
-        told = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url, events=["status_update"])
-        assert (told["served_by"], "note" in told) == ("this server", False)
+        configured = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url, events=["status_update"])
+        assert (configured["served_by"], "note" in configured) == ("this server", False)
         before = len(receiver.bodies)
         await host.call("send_message", agent_id=pushing, text="end", task_id=task_id)
         await receiver.until(lambda: any(each.get("event") == "status_update" for each in receiver.bodies[before:]))

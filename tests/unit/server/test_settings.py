@@ -379,8 +379,10 @@ def test_what_only_several_servers_have_needs_their_store(tmp_path: Path):
     loaded = load(tmp_path, store=SHARED, node="one", lease=4, limits={"runs": 0})
     assert (loaded.node, loaded.lease, loaded.limits.runs) == ("one", 4, 0)
     assert load(tmp_path, store=SHARED).limits.runs is None
-    told = "only servers that share a store have a lease: use --store postgresql://user@host/database, or leave it out"
-    assert problem(tmp_path, lease=4) == f"keyword lease: {told}"
+    expected = (
+        "only servers that share a store have a lease: use --store postgresql://user@host/database, or leave it out"
+    )
+    assert problem(tmp_path, lease=4) == f"keyword lease: {expected}"
     assert problem(tmp_path, environ={"DRAGOMAN_LIMITS_RUNS": "0"}).startswith("environment DRAGOMAN_LIMITS_RUNS: only")
     assert problem(tmp_path, store="memory:", node="one").startswith("keyword node: only servers that share a store")
 

@@ -37,14 +37,6 @@ def make_agent() -> Agent:
         return f"{days} days"
 
     @agent.skill
-    async def wait(ctx: Context):
-        """Wait for a word."""
-        yield "waiting "
-        async for message in ctx.messages():
-            yield message.text
-            return
-
-    @agent.skill
     async def log_in(ctx: Context) -> str:
         """Log in elsewhere."""
         return await ctx.ask_auth("Log in", url=link)
@@ -84,14 +76,6 @@ class Node:
         async with asyncio.timeout(SECONDS):
             return (await self.call("/message:send", body))["task"]
 
-    async def subscribe(self, task: str) -> AsyncIterator[Any]:
-        response = await self._client.send(self._request(f"/tasks/{task}:subscribe", {}))
-        assert response.status == 200
-        async for chunk in response.chunks():
-            for line in chunk.decode().splitlines():
-                if line.startswith("data:"):
-                    yield json.loads(line[5:])
-
     def _request(self, path: str, body: dict[str, Any]) -> HttpRequest:
         headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
         return HttpRequest("POST", f"http://127.0.0.1{path}", headers, json.dumps(body).encode())
@@ -112,47 +96,6 @@ async def join(postgres_url: str) -> AsyncIterator[Callable[..., Any]]:
             return node
 
         yield start
-
-
-async def test_a_question_of_one_node_is_answered_at_another(join: Any) -> None:
-    one, two = await join("one"), await join("two")
-    task = await one.send("go", skill="trip")
-    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    ended = await two.send("3", task=task["id"])
-    assert ended["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert (await one.get(f"/tasks/{task['id']}"))[1]["artifacts"][0]["parts"] == [{"text": "3 days"}]
-
-
-async def test_a_stream_and_words_for_a_run_go_through_another_node(join: Any) -> None:
-    one, two = await join("one"), await join("two")
-    task = await one.send("go", skill="wait", wait=False)
-    seen: list[Any] = []
-    is_waiting = asyncio.Event()
-
-    async def read() -> None:
-        async for event in two.subscribe(task["id"]):
-            seen.append(event)
-            if "waiting" in json.dumps(event):
-                is_waiting.set()
-
-    async with asyncio.timeout(SECONDS):
-        reading = asyncio.create_task(read())
-        await is_waiting.wait()
-        await two.send("enough", task=task["id"], wait=False)
-        await reading
-    assert seen[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert "enough" in json.dumps(seen)
-
-
-async def test_a_run_is_canceled_from_another_node(join: Any) -> None:
-    one, two = await join("one"), await join("two")
-    task = await one.send("go", skill="wait", wait=False)
-    canceled = await two.call(f"/tasks/{task['id']}:cancel", {})
-    assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
-    assert (await one.get(f"/tasks/{task['id']}"))[1]["status"]["state"] == "TASK_STATE_CANCELED"
-    async with asyncio.timeout(SECONDS):
-        while one.app.running:  # noqa: ASYNC110 - the run ends once the notification has arrived
-            await asyncio.sleep(0.01)
 
 
 async def test_no_message_is_a_login_wherever_it_is_sent_and_of_two_logins_one_counts(join: Any) -> None:
@@ -179,14 +122,6 @@ async def test_a_task_is_listed_anywhere(join: Any) -> None:
     task = await one.send("go", skill="trip")
     status, listed = await two.get("/tasks")
     assert (status, [each["id"] for each in listed["tasks"]], listed["totalSize"]) == (200, [task["id"]], 1)
-
-
-async def test_a_front_accepts_what_another_node_runs(join: Any) -> None:
-    front, _ = await join("front", limits={"runs": 0}), await join("worker")
-    task = await front.send("go", skill="trip")
-    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    ended = await front.send("2", task=task["id"])
-    assert ended["artifacts"][0]["parts"] == [{"text": "2 days"}]
 
 
 async def test_the_webhooks_of_a_node_that_left_are_delivered_by_another(join: Any) -> None:

@@ -171,8 +171,8 @@ async def refuses(door: Any, chain: Any, attack: Any) -> None:
     assert {record.__dict__["event"] for record in audits} <= {"denied", "asked"}
     assert audits
     assert all(record.__dict__["address"] == "203.0.113.9" for record in audits)
-    told = " ".join(f"{record.getMessage()} {record.__dict__}" for record in records) + str(raised.value)
+    logged = " ".join(f"{record.getMessage()} {record.__dict__}" for record in records) + str(raised.value)
     for _, value in headers:
         secret = value.rpartition(" ")[2].rpartition("=")[2] or value
-        assert len(secret) < 12 or secret[:100] not in told
-    assert "correct horse" not in told
+        assert len(secret) < 12 or secret[:100] not in logged
+    assert "correct horse" not in logged

@@ -42,8 +42,8 @@ class Browser:
         return self.took(await send(asked, body, secure=self.secure, origin=ORIGIN))
 
     def headers(self) -> list[tuple[str, str]]:
-        said = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        return [("Cookie", said)] if said else []
+        cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        return [("Cookie", cookie)] if cookie else []
 
     def token(self) -> str:
         found = re.search(r'name="csrf" value="(\w+)"', self.page)
@@ -79,15 +79,15 @@ async def test_cookies_are_out_of_reach_of_scripts_and_other_sites(browser: Brow
     seed, session, _ = browser.sent
     assert seed.startswith("__Host-dragoman-form=")
     assert session.startswith("user=")
-    for said, site in ((seed, "Strict"), (session, "Lax")):
-        assert {"Path=/", "HttpOnly", "Secure", f"SameSite={site}"} <= set(said.split("; "))
+    for cookie, site in ((seed, "Strict"), (session, "Lax")):
+        assert {"Path=/", "HttpOnly", "Secure", f"SameSite={site}"} <= set(cookie.split("; "))
 
 
 async def test_without_tls_cookies_are_not_marked_secure_or_they_would_be_dropped(door: Any) -> None:
     browser = Browser(door, secure=False)
     await browser.open()
     assert (await browser.sign_in()).status == 303
-    assert all("Secure" not in said for said in browser.sent)
+    assert all("Secure" not in cookie for cookie in browser.sent)
 
 
 async def test_a_token_without_its_cookie_is_refused(browser: Browser) -> None:
@@ -216,8 +216,8 @@ async def test_the_log_tells_who_signed_in_and_no_password(
     await browser.open()
     await browser.post("/logout", {"csrf": browser.token()})
     names = ("event", "user", "reason")
-    told = [tuple(record.__dict__.get(name, "") for name in names) for record in caplog.records]
-    assert told == [
+    audited = [tuple(record.__dict__.get(name, "") for name in names) for record in caplog.records]
+    assert audited == [
         ("denied", "alice", "wrong-password"),
         ("denied", "", "unknown-user"),
         ("denied", "", "csrf"),

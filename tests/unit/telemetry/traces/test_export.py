@@ -223,7 +223,7 @@ def test_without_the_extra_a_warning_says_how_to_install_it_and_the_command_goes
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "expected"),
     [
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, "there is no exporter 'zipkin' here; there are: otlp, console, none"),
         (
@@ -242,11 +242,11 @@ def test_without_the_extra_a_warning_says_how_to_install_it_and_the_command_goes
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:SECRET@127.0.0.1:9/SECRET?k=SECRET"}, "to http://127.0.0.1:9: "),
     ],
 )
-def test_what_cannot_be_exported_as_asked_is_told(tmp_path: Path, variables: dict[str, str], told: str) -> None:
+def test_what_cannot_be_exported_as_asked_is_told(tmp_path: Path, variables: dict[str, str], expected: str) -> None:
     with serving(tmp_path, {}) as server:
         output, problems, _ = call(server.url, variables)
     assert output == "hello Ada\n"
-    assert problems.count(told) == 1
+    assert problems.count(expected) == 1
     assert "Traceback" not in problems
     assert "SECRET" not in problems
 
