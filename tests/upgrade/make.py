@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import postgres_server
 from upgrade.calls import Call, RecordedCall, dump, normalized
 from upgrade.play import settle
-from upgrade.server import Receiver, UserServer, copy_program, run_command, serving
+from upgrade.server import Receiver, copy_program, port_of, run_command, start_server
 
 # The tasks that run when the server is killed.
 RUNNING = ("working", "queued", "report")
@@ -42,8 +42,8 @@ JSON = {"Content-Type": "application/json"}
 class Filler:
     """Fills the store of a server by calls of all versions."""
 
-    def __init__(self, server: UserServer, receiver: str, key: str) -> None:
-        self._port = server.port
+    def __init__(self, port: int, receiver: str, key: str) -> None:
+        self._port = port
         self._receiver = receiver
         self._key = key
         self.tasks: dict[str, str] = {}
@@ -396,12 +396,12 @@ def add_users(folder: Path) -> str:
 def fill(folder: Path, receiver: Receiver) -> tuple[Filler, str]:
     """Fill a store, and kill its server."""
     copy_program(folder)
-    with serving(folder) as server:
+    with start_server(folder) as server:
         key = add_users(folder)
-        filler = Filler(server, f"http://127.0.0.1:{receiver.port}", key)
+        filler = Filler(port_of(server), f"http://127.0.0.1:{receiver.port}", key)
         filler.fill()
         filler.fill_tool_server(run_command(folder, "users", "cookie", "ann").strip())
-        receiver.next("/delivered")
+        receiver.wait_end("/delivered")
 
         def is_written() -> bool:
             states = "SELECT count(*) FROM tasks WHERE state = 2"
@@ -424,11 +424,11 @@ def record(folder: Path, filler: Filler, key: str) -> list[RecordedCall]:
     (folder / "tasks.db.key").chmod(0o600)
     (folder / "go").touch()
     stored = (MADE / "tasks.db").read_bytes()
-    with serving(folder) as server:
+    with start_server(folder) as server:
         cookie = run_command(folder, "users", "cookie", "ann").strip()
-        settle(server.port, key, [filler.tasks[name] for name in RUNNING])
+        settle(port_of(server), key, [filler.tasks[name] for name in RUNNING])
         calls = Client(filler.tasks, filler.contexts, key).calls()
-        return [RecordedCall(call, normalized(call.send(server.port, cookie), stored)) for call in calls]
+        return [RecordedCall(call, normalized(call.send(port_of(server), cookie), stored)) for call in calls]
 
 
 def dump_postgres(folder: Path) -> str:
@@ -455,7 +455,7 @@ def main() -> None:
     commit = subprocess.run(
         ["git", "log", "-1", "--format=%h", "--", "src"], cwd=MADE, check=True, capture_output=True, text=True
     ).stdout.strip()
-    receiver = Receiver(PORT)
+    receiver = Receiver(PORT, accepts_owed=False)
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         filler, key = fill(Path(first), receiver)
         receiver.close()

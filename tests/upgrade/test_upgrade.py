@@ -11,20 +11,20 @@ import json
 import re
 import shutil
 import tomllib
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from subprocess import CalledProcessError
 from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlencode
 
 import pytest
+from support.command import dragoman
+from support.server_process import ServerProcess
 from upgrade.calls import Call, RecordedCall, Response, load, normalized
 from upgrade.play import settle
 from upgrade.program.trips import agent as trips
-from upgrade.server import Receiver, UserServer, copy_program, run_command, serving
+from upgrade.server import Receiver, copy_program, port_of, run_command, start_server, user_environment
 
 from dragoman import Client, State
 from dragoman.net.postgres import connect
@@ -71,11 +71,9 @@ class Store(NamedTuple):
     flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = MappingProxyType({})
 
-    @contextmanager
-    def serving(self, folder: Path) -> Generator[UserServer]:
+    def serving(self, folder: Path) -> ServerProcess:
         """Serve the user's agents from it."""
-        with serving(folder, *self.flags, **self.environment) as server:
-            yield server
+        return start_server(folder, *self.flags, **self.environment)
 
     def cookie(self, folder: Path) -> str:
         """A new cookie of ann."""
@@ -123,10 +121,10 @@ def test_calls_of_an_earlier_version_on_its_store_are_answered_as_at_the_time(st
     stored = (MADE / "tasks.db").read_bytes()
     different: list[str] = []
     with store.serving(folder) as server:
-        settle(server.port, FACTS["key"], RUNNING)
+        settle(port_of(server), FACTS["key"], RUNNING)
         cookie = store.cookie(folder)
         for recorded in load(MADE / "calls.json"):
-            now, then = normalized(recorded.call.send(server.port, cookie), stored), expected(recorded, store.name)
+            now, then = normalized(recorded.call.send(port_of(server), cookie), stored), expected(recorded, store.name)
             if now != then:
                 different.append(f"{recorded.call.name}\n  then {then}\n  now  {now}")
     assert not different, "\n".join(different)
@@ -157,39 +155,32 @@ def test_the_recorded_calls_cover_all_states_and_versions() -> None:
 
 @pytest.mark.timeout(60)
 def test_an_owed_webhook_of_an_earlier_version_is_delivered_with_its_secrets(store: Store, folder: Path) -> None:
-    receiver = Receiver(FACTS["receiver"])
-    receiver.is_open = True
-    try:
-        with store.serving(folder):
-            bodies: list[str] = []
-            while "COMPLETED" not in (bodies or [""])[-1]:
-                headers, body = receiver.next("/owed")
-                assert headers["Authorization"] == "Bearer credentials-2"
-                assert headers["X-A2A-Notification-Token"] == "token-2"
-                bodies.append(body)
-    finally:
-        receiver.close()
-    assert TASKS["owed"] in bodies[-1]
+    with Receiver(FACTS["receiver"], accepts_owed=True) as receiver, store.serving(folder):
+        deliveries = receiver.wait_end("/owed")
+    for delivery in deliveries:
+        assert delivery.task == TASKS["owed"]
+        assert delivery.headers["authorization"] == "Bearer credentials-2"
+        assert delivery.headers["x-a2a-notification-token"] == "token-2"
     # The other webhook was delivered before.
-    assert all(path != "/delivered" for path in receiver.paths())
+    assert {each.path for each in receiver.requests} == {"/owed"}
 
 
 @pytest.mark.timeout(60)
 def test_users_of_an_earlier_version_log_in(store: Store, folder: Path) -> None:
     read = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": TASKS["greeting"]}})
     with store.serving(folder) as server:
-        form = Call("", "GET", "/login", {}).exchange(server.port)
+        form = Call("", "GET", "/login", {}).exchange(port_of(server))
         found = re.search(r'name="csrf" value="(\w+)"', form.body)
         assert found is not None
         fields = {"csrf": found[1], "next": "login", "name": "bob", "password": FACTS["password"]}
         cookies = {"Cookie": form.cookie, "Content-Type": "application/x-www-form-urlencoded"}
-        logged_in = Call("", "POST", "/login", cookies, urlencode(fields)).exchange(server.port)
+        logged_in = Call("", "POST", "/login", cookies, urlencode(fields)).exchange(port_of(server))
         assert logged_in.cookie.startswith("user=")
         whose = {"Content-Type": "application/json", "Cookie": logged_in.cookie}
         # Bob is known, and the task is ann's.
-        assert "Task not found" in Call("", "POST", "/", whose, read).send(server.port).body
+        assert "Task not found" in Call("", "POST", "/", whose, read).send(port_of(server)).body
         for headers in (KEY, {"Content-Type": "application/json", "X-API-Key": FACTS["key"]}):
-            assert "TASK_STATE_COMPLETED" in Call("", "POST", "/", headers, read).send(server.port).body
+            assert "TASK_STATE_COMPLETED" in Call("", "POST", "/", headers, read).send(port_of(server)).body
     listed = run_command(folder, "users", "list", *store.flags, **store.environment)
     assert {"ann", "bob"} <= set(re.findall(r"\w+", listed))
     assert "eve" not in listed, "access of eve was revoked"
@@ -208,6 +199,6 @@ async def test_a_login_that_an_earlier_version_waited_for_continues_the_task(fol
 
 
 def test_a_remote_of_an_earlier_settings_file_is_called_by_its_name(folder: Path) -> None:
-    with pytest.raises(CalledProcessError) as raised:
-        run_command(folder, "send", "shop", "hi", SHOP_TOKEN="secret")
-    assert "127.0.0.1:9" in raised.value.stderr
+    ended = dragoman(folder, "send", "shop", "hi", environment=user_environment(SHOP_TOKEN="secret"))
+    assert ended.returncode
+    assert "127.0.0.1:9" in ended.stderr
