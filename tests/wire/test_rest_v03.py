@@ -9,28 +9,6 @@ import pytest
 SPEAKERS = ["0.3-rest"]
 
 
-def test_a_finished_task_in_0_3_over_rest(speaker: Any, like: Any) -> None:
-    answer = speaker.send("hi")
-    task = answer.json["task"]
-    assert answer.json == {
-        "task": {
-            "id": like.uuid,
-            "contextId": like.uuid,
-            "status": {"state": "TASK_STATE_COMPLETED", "timestamp": like.time},
-            "artifacts": [{"artifactId": "echo-result", "name": "echo-result", "parts": [{"text": "hi"}]}],
-            "history": [
-                {
-                    "messageId": "m1",
-                    "contextId": task["contextId"],
-                    "taskId": task["id"],
-                    "role": "ROLE_USER",
-                    "content": [{"text": "hi"}],
-                }
-            ],
-        }
-    }
-
-
 def test_a_bare_message_in_0_3_over_rest(speaker: Any, like: Any) -> None:
     assert speaker.send(tool="reply").json == {
         "message": {
@@ -40,40 +18,6 @@ def test_a_bare_message_in_0_3_over_rest(speaker: Any, like: Any) -> None:
             "content": [{"text": "at once"}],
         }
     }
-
-
-def test_data_is_wrapped_once_more(speaker: Any) -> None:
-    task = speaker.send(tool="same", arguments={"value": {"a": 1}}).json["task"]
-    assert task["artifacts"][0]["parts"] == [{"data": {"data": {"a": 1}}}]
-    assert task["history"][0]["content"] == [{"data": {"data": {"tool": "same", "arguments": {"value": {"a": 1}}}}}]
-
-
-def test_a_canceled_task_is_spelled_with_two_l(speaker: Any) -> None:
-    task = speaker.begin(tool="slow")
-    assert speaker.cancel(task).json["status"]["state"] == "TASK_STATE_CANCELLED"
-    assert speaker.get(task).json["status"]["state"] == "TASK_STATE_CANCELLED"
-
-
-def test_a_stream_in_0_3_over_rest(speaker: Any, like: Any) -> None:
-    with speaker.stream(tool="count", arguments={"n": 2}) as reading:
-        events = [event.json for event in reading]
-    task = events[0]["task"]
-    ids = {"taskId": task["id"], "contextId": task["contextId"]}
-
-    def artifact(text: str, **flags: bool) -> dict[str, Any]:
-        carried = {"artifactId": "count-result", "name": "count-result", "parts": [{"text": text}]}
-        return {"artifactUpdate": {**ids, "artifact": carried, **flags}}
-
-    def status(state: str, **flags: bool) -> dict[str, Any]:
-        return {"statusUpdate": {**ids, "status": {"state": state, "timestamp": like.time}, **flags}}
-
-    assert task["status"]["state"] == "TASK_STATE_SUBMITTED"
-    assert events[1:] == [
-        status("TASK_STATE_WORKING"),
-        artifact("1 "),
-        artifact("2 ", append=True, lastChunk=True),
-        status("TASK_STATE_COMPLETED", final=True),
-    ]
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -114,11 +58,6 @@ def test_a_message_without_a_role_is_invalid(wire: Any, role: dict[str, Any]) ->
     for name in ("message", "request"):
         answer = wire.rest("POST", "/v1/message:send", {name: {"messageId": "m1", "content": [{"text": "hi"}], **role}})
         assert (answer.status, answer.reason, answer.field) == (400, "INVALID_PARAMS", "message.role")
-
-
-def test_an_error_in_0_3_over_rest(speaker: Any) -> None:
-    answer = speaker.get("nobody")
-    assert (answer.status, answer.code, answer.reason) == (404, 404, "TASK_NOT_FOUND")
 
 
 def test_there_is_no_list_and_no_extended_card(wire: Any) -> None:

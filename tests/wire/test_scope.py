@@ -207,8 +207,8 @@ def test_a_stream_that_is_asked_for_twice_is_shown_again_from_its_task_on(speake
 def test_a_task_at_work_is_joined_by_a_repeat(speaker: Any) -> None:
     message = {"messageId": str(uuid4())}
     with (
-        speaker.stream(tool="until_told", message=message) as one,
-        speaker.stream(tool="until_told", message=message) as two,
+        speaker.stream(tool="until_message", message=message) as one,
+        speaker.stream(tool="until_message", message=message) as two,
     ):
         firsts = one.next(), two.next()
         assert firsts[0] == firsts[1]

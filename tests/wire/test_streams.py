@@ -330,7 +330,7 @@ def test_nobody_listens_for_a_reader_who_has_left(wire: Any, new_agent: Callable
     watched = Watched(app)
     with served(watched) as url:
         speaker = wire.at(url).speaker("1.0-rest")
-        task = speaker.id_of(speaker.begin(tool="until_told"))
+        task = speaker.id_of(speaker.begin(tool="until_message"))
         reader = speaker.subscribe(task) if operation == "subscribe" else speaker.stream(tool="slow")
         listeners = app._hosted[0].service._bus.listeners  # no public face shows who listens
         with reader as reading:

@@ -107,6 +107,7 @@ class Older(Spelling):
 
     def read_state(self, word: str) -> str:
         """Read a state: `input-required` in JSON-RPC."""
+        assert word == word.lower()
         return f"TASK_STATE_{word.upper().replace('-', '_')}"
 
     def read_role(self, word: str) -> str:
@@ -244,6 +245,7 @@ class Proto03(Older):
         return {**read, "data": part["data"]["data"]} if "data" in part else read
 
     def read_state(self, word: str) -> str:
+        assert word != "TASK_STATE_CANCELED"  # the proto of 0.3 spells it with two l
         return "TASK_STATE_CANCELED" if word == "TASK_STATE_CANCELLED" else word
 
     def read_role(self, word: str) -> str:

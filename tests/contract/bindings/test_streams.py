@@ -174,12 +174,25 @@ def test_a_subscription_stays_open_while_the_task_waits_for_input(caller: Caller
     assert numbers(events) == [3, 4, 5, 6, 7]
 
 
-def test_a_stream_is_resumed_after_the_last_event_a_reader_saw_also_when_the_task_has_ended(caller: Caller) -> None:
+def test_an_ended_stream_is_resumed_after_every_event(caller: Caller) -> None:
     with caller.stream(tool="count", arguments={"n": 3}) as reading:
         seen = list(reading)
-    for after in (0, 1, 4, 5):
+    for after in range(len(seen)):
         with caller.subscribe(task_id(seen[0]), after=after) as reading:
             assert list(reading) == seen[after:]
+
+
+def test_a_stream_that_is_cut_after_every_event_is_whole(caller: Caller) -> None:
+    with caller.stream(tool="until_message") as reading:
+        events = [reading.next()]
+    task = task_id(events[0])
+    while events[-1].state is not State.COMPLETED:
+        if len(events) == 3:
+            caller.send("enough", task=task)
+        with caller.subscribe(task, after=events[-1].number) as reading:
+            events.append(reading.next())
+    assert numbers(events) == [1, 2, 3, 4, 5]
+    assert chunk(events[3]) == ("enough", False, True)
 
 
 def test_a_running_task_is_resumed_without_its_snapshot(caller: Caller) -> None:

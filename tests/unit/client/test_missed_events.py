@@ -21,8 +21,8 @@ def task(*artifacts: tuple[str | Part, ...], state: State = State.WORKING, messa
         Artifact(str(place), tuple(Part(text=part) if isinstance(part, str) else part for part in parts))
         for place, parts in enumerate(artifacts)
     )
-    said = None if message is None else Message("m", Role.AGENT, (Part(text=message),))
-    return Task("t", "c", TaskStatus(state, said), made)
+    note = None if message is None else Message("m", Role.AGENT, (Part(text=message),))
+    return Task("t", "c", TaskStatus(state, note), made)
 
 
 def missed(seen: Task, now: Task) -> list[tuple[str, str, bool]]:
@@ -120,8 +120,8 @@ def test_a_reader_who_catches_up_has_the_same_answer_and_hears_nothing_twice(
     assert isinstance(result, Task)
     assert result.text == now.text
     assert [part for part in result.parts if part.text is None] == [part for part in now.parts if part.text is None]
-    told = sum(len(event.text) for event in events if not event.replaces)
-    assert told == len(now.text) - len(seen.text)
+    length = sum(len(event.text) for event in events if not event.replaces)
+    assert length == len(now.text) - len(seen.text)
 
 
 def _joined(parts: list[str | Part]) -> list[str | Part]:

@@ -200,17 +200,6 @@ async def test_a_task_that_is_not_done_in_time_fails_and_its_run_is_stopped(open
     assert (engine.clock.pending, engine.bus.listeners) == (0, {})
 
 
-@pytest.mark.requirement("S3-30")
-async def test_nothing_is_left_of_a_task_that_has_ended_by_itself(open_engine: Open) -> None:
-    engine = await open_engine(at_once)
-    task = await engine.send()
-    await engine.quiet()
-    assert (engine.clock.pending, engine.bus.listeners, len(engine.registry._background)) == (0, {}, 0)
-    ended = await engine.get(task)
-    await engine.clock.advance(1000)
-    assert await engine.get(task) == ended
-
-
 async def test_a_task_that_asks_fails_because_nobody_can_answer(open_engine: Open) -> None:
     async def run(ctx: Context) -> AsyncIterator[Any]:
         assert not ctx.asks

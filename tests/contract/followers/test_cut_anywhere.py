@@ -1,4 +1,4 @@
-"""A task of a real engine, over streams that are cut anywhere: every word is told once."""
+"""A property of the client: however often and wherever the streams of a task are cut, every word arrives once."""
 
 from __future__ import annotations
 
@@ -12,34 +12,47 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.clocks import EagerClock
 
-from dragoman import Agent, State, Task
+from dragoman import Agent, Client, State, Task
 from dragoman.client.event import Event, NumberedEvent
-from dragoman.client.follow import ResumableStream
-from dragoman.client.message import build_message, build_send_request
-from dragoman.client.options import MessageOptions
 from dragoman.errors import CannotConnect
 from dragoman.model.operation import Operation
-from dragoman.server.agent.in_process import connect
+from dragoman.server.agent.in_process import ServiceConnection, connect
 
 CUT = CannotConnect("cut", reason="CONNECTION_LOST")
 
 
 class Cutting:
-    """A connection to a real engine that drops its streams where it is told to, and can be as sloppy as others are."""
+    """A connection to a real engine that drops its streams at `drops`, and can be as sloppy as other servers are.
+
+    Each drop says after how many events, and whether the stream ends in order. `numbers`: events have numbers;
+    `snapshot`: a subscription begins with the task, after which the last `twice` events are sent again.
+    """
+
+    reconnect = 60.0
 
     def __init__(
-        self, engine: Any, drops: list[tuple[int, bool]], *, numbers: bool, snapshot: bool = True, twice: int = 0
+        self,
+        engine: ServiceConnection,
+        drops: list[tuple[int, bool]],
+        *,
+        numbers: bool,
+        snapshot: bool = True,
+        twice: int = 0,
     ) -> None:
         self.clock = EagerClock()
         self._engine = engine
-        self.cached_card = engine.cached_card
-        self.reached = self.can_resubscribe = True
-        self.reconnect = 60.0
         self._drops = drops
         self._numbers = numbers
         self._snapshot = snapshot
         self._twice = twice
         self._log: list[NumberedEvent] = []
+
+    def in_process(self) -> Any:
+        """What a client calls."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
     async def perform(self, operation: Operation, request: Any, backoff: Any = None) -> Any:
         found = await self._engine.perform(operation, request)
@@ -96,22 +109,16 @@ async def _read_through(
                 await asyncio.sleep(0)
             yield word
 
-    engine = connect(agent)
-    await engine.open()
-    try:
-        wire: Any = Cutting(engine, drops, **options)
-        following = ResumableStream(wire, len(drops))
-        events = [
-            event async for event in following.send(build_send_request(build_message(MessageOptions("go")), wait=True))
-        ]
-        return events, following.result, runs
-    finally:
-        await engine.close()
+    cutting = Cutting(connect(agent), drops, **options)
+    async with Client(cutting, retries=len(drops)) as client:
+        stream = client.stream("go")
+        events = [event async for event in stream]
+        return events, stream.task, runs
 
 
 @given(WORDS, DROPS)
 @settings(max_examples=60, deadline=None)
-def test_cut_anywhere_numbered_events_are_told_once_and_in_order(
+def test_numbered_events_arrive_once_and_in_order_wherever_streams_are_cut(
     words: list[str], drops: list[tuple[int, bool]]
 ) -> None:
     events, result, runs = asyncio.run(_read_through(words, drops, numbers=True))
@@ -125,7 +132,7 @@ def test_cut_anywhere_numbered_events_are_told_once_and_in_order(
 
 @given(WORDS, DROPS, st.booleans(), st.integers(0, 4))
 @settings(max_examples=60, deadline=None)
-def test_cut_anywhere_events_without_numbers_are_told_once(
+def test_events_without_numbers_arrive_once_wherever_streams_are_cut(
     words: list[str], drops: list[tuple[int, bool]], snapshot: bool, twice: int
 ) -> None:
     run = _read_through(words, drops, numbers=False, snapshot=snapshot, twice=twice)
