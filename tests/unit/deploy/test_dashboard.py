@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 
-from support.deployed import (
+from deployed import (
     DEPLOY,
     FOREIGN_SERIES,
     ROOT,

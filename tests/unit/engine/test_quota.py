@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.clocks import SettableClock
 
 from dragoman import Agent, User
-from dragoman.engine import quota as quota_module
-from dragoman.engine.call import CallContext
-from dragoman.engine.quota import (
+from dragoman.engine.accept import quota as quota_module
+from dragoman.engine.accept.quota import (
     SMALL_REQUEST_BYTES,
     CallerCounter,
     Lease,
@@ -23,9 +21,11 @@ from dragoman.engine.quota import (
     RateLimiter,
     caller_of,
 )
+from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import InvalidParams, Overloaded
 from dragoman.model.operation import SubscribeToTaskRequest
+from dragoman.model.part import Part
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 from dragoman.stores.memory import MemoryStore
@@ -284,6 +284,13 @@ async def test_runs_that_begin_again_after_a_crash_count_for_their_users(start: 
     await engine.idle()
 
 
+async def test_a_message_with_too_many_parts_is_refused_by_name(start: Any) -> None:
+    engine = await start(Gate().run, settings=limited(max_parts=3))
+    with pytest.raises(InvalidParams, match="3 parts at most, not 4") as caught:
+        await engine.send(parts=(Part(text="x"),) * 3)
+    assert (caught.value.field, caught.value.metadata) == ("message.parts", {"limit": "parts"})
+
+
 # Streams
 
 
@@ -413,16 +420,29 @@ def test_there_is_room_for_so_many_callers_and_no_more(clock: Clock, monkeypatch
     assert refused(rate, "address 999")
 
 
+class Wall:
+    """A clock that can be set back."""
+
+    def __init__(self) -> None:
+        self.time = 1_800_000_000_000
+
+    def now(self) -> int:
+        return self.time
+
+    def call_later(self, seconds: float, callback: Any) -> Any:
+        raise NotImplementedError
+
+
 def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
-    clock = SettableClock()
-    rate = RateLimiter(1, 2, clock)
+    wall = Wall()
+    rate = RateLimiter(1, 2, wall)
     for _ in range(2):
         rate.take(ALICE)
-    clock.jump(-3600)
+    wall.time -= 3_600_000
     assert [refused(rate), refused(rate), refused(rate)] == [None, None, 1]
     for number in range(10):
         rate.take(f"address {number}")
-    clock.jump(10)
+    wall.time += 10_000
     rate.take(BOB)
     assert len(rate) == 1
 

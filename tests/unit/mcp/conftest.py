@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jsonschema
 import pytest
 from mcp import Client
-from unit.mcp import foreign_agent
 
 from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import McpServer
@@ -84,10 +86,23 @@ def hosted(mode: str) -> Hosted:
     return host
 
 
+@pytest.fixture(scope="session")
+def foreign_module() -> Iterator[ModuleType]:
+    # By path: in importlib mode no folder of tests is on sys.path.
+    spec = importlib.util.spec_from_file_location("foreign_agent", HERE / "foreign_agent.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["foreign_agent"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["foreign_agent"]
+
+
 @pytest.fixture
-def foreign() -> Iterator[Any]:
+def foreign(foreign_module: ModuleType) -> Iterator[Any]:
     """An agent written by hand, served; its `url` is where."""
-    agent = foreign_agent.ForeignAgent()
+    agent = foreign_module.ForeignAgent()
     with served(agent) as url:
         agent.url = url
         agent.offers(url)
@@ -95,9 +110,9 @@ def foreign() -> Iterator[Any]:
 
 
 @pytest.fixture
-def other() -> Iterator[Any]:
+def other(foreign_module: ModuleType) -> Iterator[Any]:
     """One more of them, for tests with two."""
-    agent = foreign_agent.ForeignAgent()
+    agent = foreign_module.ForeignAgent()
     with served(agent) as url:
         agent.url = url
         agent.offers(url)

@@ -26,7 +26,6 @@ from dragoman.cli.serve.watched import watched_files
 from dragoman.console.access import ConsoleAddress, new_token
 from dragoman.model.error import ConfigError
 from dragoman.server.listen.port import bind
-from dragoman.server.listen.shutdown import stop_signals
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 # How often the child is looked after while no file changes, in milliseconds.
 _POLL = 50
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Reloader:
@@ -62,7 +62,7 @@ class Reloader:
             ConfigError: the files cannot be watched.
             SystemExit: the address cannot be listened on.
         """
-        previous_handlers = {number: signal.signal(number, self._receive) for number in stop_signals()}
+        previous_handlers = {number: signal.signal(number, self._receive) for number in _SIGNALS}
         try:
             while not self._stopped.is_set():
                 changed = self._serve_until_changed()

@@ -11,8 +11,7 @@ from dragoman.clock import SystemClock
 from dragoman.dialects.table import V1_0
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
-from dragoman.engine.operations import Service
-from dragoman.engine.settings import EngineSettings
+from dragoman.engine.operations import EngineSettings, Service
 from dragoman.model.error import A2AError, ConfigError, as_received
 from dragoman.model.operation import Operation
 from dragoman.server.agent.adapter import EngineAgent

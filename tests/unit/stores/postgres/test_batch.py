@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
+
 from unit.stores.postgres.changes import NOW, Change, appended, created, new_row
 
 from dragoman.dialects.table import V1_0
@@ -35,7 +36,7 @@ def test_the_changes_of_a_task_are_one_sequence() -> None:
     assert batches(*changes) == [[[0, 2, 4], [1, 3]]]
 
 
-def test_what_must_be_first_in_its_sequence_waits_for_the_next_statement(subtests: pytest.Subtests) -> None:
+def test_what_must_be_first_in_its_sequence_waits_for_the_next_statement(rows: Any) -> None:
     firsts = {
         "a run that begins": appended(A, 2, State.WORKING, begins=True, serial=True),
         "an answer with a key": appended(A, 2, dedupe_key=KEY),
@@ -46,7 +47,7 @@ def test_what_must_be_first_in_its_sequence_waits_for_the_next_statement(subtest
         "a record that does not follow": appended(A, 3),
     }
     for name, change in firsts.items():
-        with subtests.test(name):
+        with rows(name):
             assert batches(created(A), change, created(B)) == [[[0], [2]], [[1]]]
 
 

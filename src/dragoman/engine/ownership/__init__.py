@@ -1,0 +1,1 @@
+"""Ownership: which process may write a task."""
