@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +16,7 @@ from dragoman.bus.postgres import PostgresBus
 from dragoman.clock import SystemClock
 from dragoman.engine.call import CallContext
 from dragoman.engine.operations import EngineSettings, Service
+from dragoman.engine.ports.agent import ForeignTasks
 from dragoman.model.error import InvalidParams, ServerError, TaskNotCancelable, UnsupportedOperation
 from dragoman.model.message import Message
 from dragoman.model.operation import (
@@ -29,8 +30,9 @@ from dragoman.model.operation import (
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task
-from dragoman.outputs import Reply
+from dragoman.outputs import Ask, Reply
 from dragoman.server.agent.adapter import EngineAgent
+from dragoman.server.agent.base import Backend
 from dragoman.stores.postgres.sql.database import PostgresDatabase
 from dragoman.stores.postgres.sql.nodes import PostgresNodes
 from dragoman.stores.postgres.store import PostgresStore
@@ -111,7 +113,7 @@ async def _at_once(ctx: Context) -> AsyncIterator[Message]:
 class Node:
     """One engine with its store and bus."""
 
-    def __init__(self, url: str, gates: Gates, name: str, runs_limit: int | None) -> None:
+    def __init__(self, url: str, agent: Agent, name: str, runs_limit: int | None = None) -> None:
         clock = SystemClock()
         self.store = PostgresStore(PostgresDatabase(url), PostgresNodes(url), name=name, runs_limit=runs_limit)
         ownership = self.store.ownership
@@ -119,8 +121,9 @@ class Node:
             clock, url, self.store.generations, on_foreign=ownership.on_touched, on_work=ownership.on_work
         )
         ownership.connect(self.bus.announce_work, self.bus.notify)
-        agent = EngineAgent(build_agent(gates))
-        self.service = Service(agent, self.store, self.bus, clock, EngineSettings(drain=0), ownership=ownership)
+        self.service = Service(
+            EngineAgent(agent), self.store, self.bus, clock, EngineSettings(drain=0), ownership=ownership
+        )
 
     async def open(self) -> None:
         await self.store.open()
@@ -185,7 +188,9 @@ class Pair:
 @asynccontextmanager
 async def nodes(url: str, *limits: int | None) -> AsyncIterator[Pair]:
     gates = Gates()
-    pair = [Node(url, gates, f"node-{number}", limit) for number, limit in enumerate(limits or (None, None))]
+    pair = [
+        Node(url, build_agent(gates), f"node-{number}", limit) for number, limit in enumerate(limits or (None, None))
+    ]
     for node in pair:
         await node.open()
     try:
@@ -265,6 +270,40 @@ async def test_no_message_is_a_login_wherever_it_is_sent_and_of_two_logins_one_c
     assert ended.text in ("Ann; then ['a', 'b']", "Bea; then ['a', 'b']")
     assert len(pair.gates.log) == 1
     assert [message.text for message in ended.history[1:]] == ["Log in", "a", "b"]
+
+
+class Foreign:
+    """A foreign task that goes on in the moment in which two nodes look at it, and the runs of the task in front."""
+
+    def __init__(self) -> None:
+        self.runs: list[bool] = []
+        self._looks = asyncio.Barrier(2)
+        self.agent = Agent("front", Backend(self.run, foreign=ForeignTasks("there", self.has_moved)))
+
+    async def run(self, ctx: Any) -> AsyncIterator[Any]:
+        self.runs.append(ctx.resume is not None)
+        yield "it went on" if ctx.resume is not None else Ask("?", ref={"n": 1}, forwards=True)
+
+    async def has_moved(self, ref: Any) -> bool:
+        assert ref == {"n": 1}
+        await self._looks.wait()
+        return True
+
+
+async def test_a_foreign_task_that_two_nodes_watch_continues_the_task_in_front_once(postgres_url: str) -> None:
+    foreign = Foreign()
+    one, two = (Node(postgres_url, foreign.agent, name) for name in ("one", "two"))
+    async with AsyncExitStack() as opened:
+        for node in (one, two):
+            opened.push_async_callback(node.close)
+        await one.open()
+        task = await one.send("", "go")
+        assert task.state is State.INPUT_REQUIRED
+        await two.open()  # it takes up the watch of a task that waits already
+        ended = await Pair(Gates(), one, two).until(task, State.COMPLETED)
+    assert ended.text == "it went on"
+    assert sum(message.role == Role.USER for message in ended.history) == 1  # nobody answered
+    assert foreign.runs == [False, True]
 
 
 async def test_words_for_a_working_task_reach_its_run_from_anywhere(pair: Pair) -> None:
