@@ -1,12 +1,18 @@
 # Two commands do everything: `make run` and `make test`. The rest is for those who change Dragoman.
 
 PYTHON ?= python3
-VENV   := .venv
+# A Python that is named has an environment of its own: with PYTHON=python3.13 it is .venv-3.13.
+SUFFIX := $(if $(filter file,$(origin PYTHON)),,-$(or $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),none))
+VENV   := .venv$(SUFFIX)
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # What `make test` needs too: two MCP servers, two foreign SDKs. Then MCP servers that only `make interop` needs.
 TOOLS  := $(patsubst %,.peers/%/ready,mcp-server-time mcp-js a2a-sdk go)
 MCP    := $(patsubst %,.peers/%/ready,mcp-server-git mcp-shell-server excel-mcp-server office-word-mcp-server fastmcp)
+# What `make test-short` runs: stores, wire formats, gRPC, streams that are cut, commands, a server that is killed.
+SHORT  := tests/contract/test_stores.py tests/unit/model tests/unit/dialects tests/unit/transports tests/unit/client/test_grpc.py \
+          tests/unit/client/test_reconnect.py tests/unit/cli/test_cli.py tests/wire/test_golden.py \
+          tests/wire/test_streams.py tests/wire/test_grpc_calls.py tests/faults/test_kill.py
 # Chromium, for the tests of the console.
 BROWSER := .peers/chromium/ready
 # Other frameworks that speak A2A.
@@ -16,7 +22,7 @@ PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fast
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo-crash setup test console-test check format lock first-hour picture screenshots interop cluster soak bench verify clean
+.PHONY: help run demo-crash setup test test-all test-short console-test check format lock first-hour picture screenshots interop cluster soak mutants bench verify clean
 
 help:           ## Show this help.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,6 +40,14 @@ setup: $(VENV)/dev.ready  ## Install everything into .venv: all extras and the t
 
 test: $(VENV)/dev.ready $(TOOLS) $(BROWSER)  ## Run the test suite.
 	$(PYTEST) -n 4 --dist worksteal -m "not interop and not cluster and not soak and not typing and not console"
+
+test-all: $(VENV)/dev.ready  ## Run the test suite on every version of Python that is found here, one after the other.
+	@failed=; for python in "" $$($(BIN)/python tests/pythons.py); do \
+	    $(MAKE) --no-print-directory test $${python:+PYTHON=$$python} || failed="$$failed $${python:-$(VENV)}"; \
+	done; [ -z "$$failed" ] || { echo "failed with:$$failed" >&2; exit 1; }
+
+test-short: $(VENV)/short.ready  ## Run a part of the suite that takes half a minute, for other versions of Python.
+	$(PYTEST) -q -n 4 --dist worksteal -m "not interop and not cluster and not soak and not typing and not console" $(SHORT)
 
 console-test: $(VENV)/dev.ready $(BROWSER)  ## Test the console at length in a real browser: hostile agents, long streams, large lists.
 	$(PYTEST) -n 2 --timeout 300 -m console tests/console
@@ -60,6 +74,9 @@ soak: $(VENV)/dev.ready  ## Run the long tests: faults, large stores, load, many
 	$(PYTEST) -m soak --timeout 1200
 	$(PYTEST) -n 2 -m "hypothesis and not soak and not cluster and not interop and not console" --hypothesis-profile many --timeout 600
 
+mutants: $(VENV)/dev.ready $(TOOLS)  ## Mutate the code in 60 places, and list the mutations that no test notices.
+	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
+
 bench: $(VENV)/dev.ready .peers/go-bench/ready .peers/js/ready  ## Benchmark Dragoman and its peers; writes docs/benchmarks.md.
 	$(BIN)/python -m bench.compare --write
 
@@ -71,6 +88,9 @@ lock: $(VENV)/dev.ready  ## Update the lock files to the newest versions.
 	    --no-emit-index-url --no-emit-find-links -q -o requirements/run.lock
 	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --all-extras --group test --group check \
 	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/dev.lock
+	$(BIN)/uv pip compile pyproject.toml --upgrade --universal --python-version 3.11 --extra grpc --extra postgres --group short \
+	    --constraints requirements/dev.lock \
+	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links -q -o requirements/short.lock
 
 first-hour: $(VENV)/dev.ready  ## Run the first hour of a new user, in real terminals.
 	$(BIN)/python tests/docs/first_hour.py
@@ -82,7 +102,7 @@ screenshots: $(VENV)/dev.ready $(BROWSER)  ## Take the screenshots of the consol
 	$(BIN)/python tests/console/screenshots.py
 
 clean:          ## Remove generated files.
-	rm -rf $(VENV) .peers .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-* .peers .mutants .pytest_cache .ruff_cache .hypothesis dist build
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dragoman needs Python 3.11 or newer: make PYTHON=python3.12 …")'
@@ -95,6 +115,13 @@ $(VENV)/run.ready: $(VENV)/bin/python pyproject.toml requirements/run.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
+# Not compiled: only a few of its modules are imported.
+$(VENV)/short.ready: $(VENV)/bin/python pyproject.toml requirements/short.lock
+	@echo "Installing requirements/short.lock …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/short.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
 $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	@echo "Installing requirements/dev.lock …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
@@ -102,7 +129,7 @@ $(VENV)/dev.ready: $(VENV)/bin/python pyproject.toml requirements/dev.lock
 	@# Compile what is tested, and the tests, once, and not in each of the processes that run them.
 	@$(BIN)/python -m compileall -q -j 0 src
 	@$(PYTEST) --collect-only -qq >/dev/null 2>&1 || true
-	@touch $@ $(VENV)/run.ready
+	@touch $@ $(VENV)/run.ready $(VENV)/short.ready
 
 .peers/%/ready: tests/interop/peers/%.txt
 	$(PYTHON) -m venv .peers/$*

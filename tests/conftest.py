@@ -1,4 +1,4 @@
-"""What all tests need: no card or log level left behind by another test, tables of rows, and a Ctrl-C that counts."""
+"""What all tests need: no card or log level left behind by another test, and signals as in a terminal."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections import ChainMap
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from itertools import product
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,31 +19,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 import postgres_server
 import proofs
 import warm_start
-
-
-class Rows:
-    """A table in one test: every row is tried, and those that fail are told together, each by its name."""
-
-    def __init__(self) -> None:
-        self._tried = 0
-        self._failed: list[tuple[str, Exception]] = []
-
-    @contextmanager
-    def __call__(self, *name: object) -> Iterator[None]:
-        """One row; what goes wrong in it does not keep the next from being tried."""
-        self._tried += 1
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this row's
-            self._failed.append((", ".join(map(str, name)), error))
-
-    def verdict(self) -> None:
-        """Fail the test if a row has failed, or if there was none."""
-        assert self._tried, "the table is empty"
-        told = [f"[{name}] {type(error).__name__}: {error}" for name, error in self._failed]
-        if told:
-            raise AssertionError("\n\n".join([f"{len(told)} of {self._tried} rows", *told])) from self._failed[0][1]
-
 
 # Files with tests that take seconds of real time, whatever the machine: they begin first, so that the run does not wait
 # for one of them at its end.
@@ -69,53 +41,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture
-def rows() -> Rows:
-    """For a test that is a table: `with rows(name): ...`."""
-    return Rows()
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    for mark in metafunc.definition.iter_markers("rows"):
-        names = _names(mark)
-        metafunc.parametrize(names, [[None] * len(names)], ids=[pytest.HIDDEN_PARAM])
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    marks = list(pyfuncitem.iter_markers("rows"))
-    if not marks:
-        result = yield
-        if "rows" in pyfuncitem.funcargs:
-            pyfuncitem.funcargs["rows"].verdict()
-        return result
-    rows, test = Rows(), pyfuncitem.obj
-    table = [dict(ChainMap(*columns)) for columns in product(*map(_rows_of, marks))]
-
-    def every_row(**given: object) -> None:
-        for row in table:
-            with rows(*(f"{name}={getattr(value, '__name__', repr(value)):.200}" for name, value in row.items())):
-                test(**{**given, **row})
-        rows.verdict()
-
-    pyfuncitem.obj = every_row
-    try:
-        return (yield)
-    finally:
-        pyfuncitem.obj = test
-
-
-def _names(mark: pytest.Mark) -> list[str]:
-    given = mark.args[0]
-    return [each.strip() for each in given.split(",")] if isinstance(given, str) else list(given)
-
-
-def _rows_of(mark: pytest.Mark) -> list[dict[str, object]]:
-    names, kind = _names(mark), type(pytest.param())
-    table = [(row,) if len(names) == 1 and not isinstance(row, kind) else row for row in mark.args[1]]
-    return [dict(zip(names, row.values if isinstance(row, kind) else row, strict=True)) for row in table]
-
-
 def _keep_folders_in_memory() -> None:
     """Thousands of databases are made and thrown away: where there is memory for them, no disk is waited for."""
     memory = Path("/dev/shm")
@@ -125,10 +50,24 @@ def _keep_folders_in_memory() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
+def _reset_signals(*, is_worker: bool) -> None:
+    """Let the programs of the tests handle all signals, also when a background job or `nohup` runs the suite.
+
+    A shell starts background jobs with SIGINT and SIGQUIT ignored, `nohup` ignores SIGHUP, and programs inherit that.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGQUIT, signal.SIGHUP):
+        if is_worker or signal.getsignal(number) is signal.SIG_IGN:
+            # As good as ignored, but programs do not inherit it: the suite survives the end of the terminal.
+            signal.signal(number, lambda _number, _frame: None)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all tests are collected: they are no garbage
-    said = "rows(names, values): as parametrize, in one test that tries every row and tells which have failed"
-    config.addinivalue_line("markers", said)
+    _reset_signals(is_worker=hasattr(config, "workerinput"))
     # To load the authorities of the world takes an HTTP client 25 ms, each time, and no test calls out into it. Here,
     # and in all programs that tests start, one counts: of a key that nobody has.
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
@@ -146,11 +85,6 @@ def pytest_configure(config: pytest.Config) -> None:
         warm_start.share()
     postgres_server.install()
     proofs.install(config)
-    # What a shell starts in the background ignores SIGINT, and so do all programs that it starts: commands of the
-    # tests must not.
-    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    if is_ignored and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

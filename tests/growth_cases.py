@@ -19,7 +19,7 @@ from uuid import uuid4
 from dragoman import Agent
 from dragoman.agents.mcp_tools.stdio import parse_header, truncate_depth
 from dragoman.cli.talk.text_display import TextDisplay
-from dragoman.client.discovery import parse_max_age
+from dragoman.client.cards import parse_max_age
 from dragoman.dialects.cards.rules.validate import card_problems
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message

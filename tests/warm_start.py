@@ -43,6 +43,8 @@ SERVES_SHELLS = sys.platform == "linux"
 SHARED = "TEST_WARM_PROCESS"
 # How many descriptors come with a request: three streams, and one over which the end of the process is reported.
 REPORTED = 4
+# Signals that a command ignores if the process that starts it does: as a background job, or after `nohup`.
+INHERITED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 # Variables that Python itself, or the loader before it, reads while it starts.
 STARTING = ("PYTHON", "LD_", "LC_", "LANG", "COV", "MALLOC", "TZ")
 
@@ -116,6 +118,7 @@ class WarmPopen(subprocess.Popen[Any]):
             "folder": os.fsdecode(arguments["cwd"] or Path.cwd()),
             "environment": dict(os.environ if arguments["env"] is None else arguments["env"]),
             "leads": arguments["start_new_session"],
+            "ignored": [number for number in INHERITED if signal.getsignal(number) is signal.SIG_IGN],
         }
         try:
             self.pid = _forker().start(request, [*streams, reported])
@@ -247,9 +250,10 @@ def serve(connection: socket.socket, *shells: socket.socket) -> None:
     """Fork whenever asked to. Returns in every process that was forked, ready to run its command."""
     # Not a list of names, which nobody would keep up to date: a command that imports for itself is slow, and works.
     package = import_module("dragoman")
-    modules = [each.name for each in pkgutil.walk_packages(package.__path__, "dragoman.")]
-    for name in (*PRELOADED, *(each for each in modules if not each.endswith("__main__"))):
-        with contextlib.suppress(ImportError):
+    # A module whose extra is not installed is left out.
+    walked = pkgutil.walk_packages(package.__path__, "dragoman.", onerror=lambda _: None)
+    for name in (*PRELOADED, *(each.name for each in walked if not each.name.endswith("__main__"))):
+        with contextlib.suppress(Exception):
             import_module(name)
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the watchers
@@ -325,8 +329,9 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
-    for number in request.get("ignored", ()):
-        signal.signal(number, signal.SIG_IGN)
+    for number in INHERITED:  # whatever the warm process was started with
+        default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN if number in request["ignored"] else default)
     # As Python does it: `-m` imports from the folder, a script from where it is.
     script = request.get("script")  # of Python, or `dragoman`
     sys.argv[:] = [script or "dragoman", *request["arguments"]]

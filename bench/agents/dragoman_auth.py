@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.agents.dragoman_agent import agent
 from dragoman.server.build import build
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 from dragoman.server.listen.serve import tune_gc
 from dragoman.stores.memory import MemoryStore
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from bench.scale.costs import UnitCosts
 from dragoman.bus.postgres import PACE
-from dragoman.engine.ownership.keeper import POLL_SECONDS
+from dragoman.engine.execute.keeper import POLL_SECONDS
 from dragoman.stores.postgres.admin.health import NODE_CONNECTIONS
 from dragoman.stores.postgres.batch import BATCH_WRITES
 

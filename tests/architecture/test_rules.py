@@ -15,8 +15,6 @@ from architecture.sources import parsed
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "dragoman"
 
-MOST_MODULES = 12
-MOST_LINES = 500
 # The one file that may name what stands above it: it registers the plug-ins.
 PLUGINS = "server/plugins.py"
 
@@ -132,20 +130,6 @@ def late_imports(file: str) -> Iterator[str]:
 # -- the rules: each gives what breaks it ------------------------------------------------------------------------------
 
 
-def folders_are_small() -> Iterator[str]:
-    """A folder has at most a dozen modules."""
-    modules = [Path(file) for file in files() if not file.endswith("__init__.py")]
-    for folder in {module.parent for module in modules}:
-        count = sum(module.parent == folder for module in modules)
-        if count > MOST_MODULES:
-            yield folder.as_posix()
-
-
-def files_are_short() -> Iterator[str]:
-    """A file has at most five hundred lines."""
-    return (file for file, text in files().items() if len(text.splitlines()) > MOST_LINES)
-
-
 def imports_go_down() -> Iterator[str]:
     """A module imports from its own part and from layers below, in whatever way."""
     for file in files():
@@ -232,8 +216,6 @@ def old_words_are_in_compat() -> Iterator[str]:
 RULES: dict[str, Callable[[], Iterator[str]]] = {
     rule.__name__: rule
     for rule in (
-        folders_are_small,
-        files_are_short,
         imports_go_down,
         versions_are_in_dialects,
         sql_is_in_stores,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from cluster.world import START
 
-from dragoman.engine.ownership.port import ClaimedTask
+from dragoman.engine.ports.ownership import ClaimedTask
 from dragoman.engine.ports.store import TaskRow, Write
 from dragoman.stores.postgres.database import ChangeOutcome, ConnectionLost, NodeInfo
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cluster.simulated_rows import ContextRow, NodeRow, OwnershipRow
 from msgspec import structs
 
-from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
+from dragoman.engine.ports.ownership import Claim, ClaimedTask, TaskClaim
 from dragoman.engine.ports.store import WOKEN, Note, PushState, StoredTask
 from dragoman.model.state import State
 from dragoman.stores.memory import MemoryStore

@@ -13,9 +13,9 @@ from cluster.machine import Cluster
 from cluster.node import SimulatedNode
 
 from dragoman.clock import sleep
-from dragoman.engine.accept.quota import caller_of
 from dragoman.engine.call import CallContext
 from dragoman.engine.ports.agent import Plan
+from dragoman.engine.quota import caller_of
 from dragoman.model.error import ServerError
 from dragoman.model.operation import CancelTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.record import fold

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import os
-import queue
 import re
 import signal
 import subprocess
-import sys
-import threading
 from pathlib import Path
 
+from support.command import DRAGOMAN, SOURCE, dragoman
+from support.server_process import LAST_LINE, ServerProcess
+
 HERE = Path(__file__).parent
-SRC = HERE.parents[1] / "src"
-COMMAND = [sys.executable, "-m", "dragoman.cli.main"]
 AGENTS = f"{HERE / 'agents.py'}:server"
 GUARDED = f"{HERE / 'agents.py'}:guarded"
 HOSTILE = f"{HERE / 'hostile_agents.py'}:server"
 
-_BASE = re.compile(r"^serving .* at (http\S+)$", re.MULTILINE)
+_BASE = r"^serving .* at (http\S+)$"
 _CONSOLE = re.compile(r"(http\S+/\?token=[^\s\"']+)")
-# The last line that a server prints before it waits for callers.
-_LAST = re.compile(r"^  try ", re.MULTILINE)
-_START_SECONDS = 15.0
-_STOP_SECONDS = 10.0
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -32,7 +26,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
         "XDG_STATE_HOME": str(folder / "state"),
-        "PYTHONPATH": str(SRC),
+        "PYTHONPATH": str(SOURCE),
         **more,
     }
 
@@ -49,60 +43,29 @@ class ServedConsole:
         self.folder = folder
         self._words = [str(word) for word in words]
         self._variables = variables
-        self._output = ""
+        self._before = ""
         self.port = 0
         self._start()
 
     def _start(self) -> None:
-        self._process: subprocess.Popen[str] = subprocess.Popen(
-            [*COMMAND, "serve", *self._words, "--port", str(self.port)],
-            cwd=self.folder,
-            env=environment(self.folder, **self._variables),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
+        self._process = ServerProcess(
+            [*DRAGOMAN, "serve", *self._words, "--port", str(self.port)],
+            self.folder,
+            environment=environment(self.folder, **self._variables),
+            address=_BASE,
+            merged=True,
         )
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        try:
-            printed = self._read_start()
-        except BaseException:
-            self.kill()
-            raise
-        base = _BASE.search(printed)
-        assert base is not None, printed
-        self.url: str = base[1]
+        self._process.ready().find(LAST_LINE)
+        self.url = self._process.url
         self.port = int(self.url.rpartition(":")[2])
-        console = _CONSOLE.search(printed)
+        console = _CONSOLE.search(self._process.text)
         self.console: str = console[1] if console else f"{self.url}/"
         self.has_token = console is not None
-
-    def _read_start(self) -> str:
-        printed = ""
-        while not _LAST.search(printed):
-            try:
-                line = self._lines.get(timeout=_START_SECONDS)
-            except queue.Empty:
-                raise AssertionError(f"the server did not start in time:\n{printed}") from None
-            assert line is not None, f"the server did not start:\n{printed}"
-            printed += line
-        return printed
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout:
-            for line in self._process.stdout:
-                self._output += line
-                self._lines.put(line)
-        self._lines.put(None)
 
     @property
     def output(self) -> str:
         """All that it has printed so far, also before a restart."""
-        return self._output
+        return self._before + self._process.text
 
     def address(self, fragment: str = "") -> str:
         """The address of a view, with the token: `address("#/tasks")`."""
@@ -110,15 +73,7 @@ class ServedConsole:
 
     def users(self, *words: str, typed: str | None = None) -> str:
         """Run `dragoman users` on the store of this server, and return what it prints."""
-        done = subprocess.run(
-            [*COMMAND, "users", *words],
-            cwd=self.folder,
-            env=environment(self.folder),
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=_START_SECONDS,
-        )
+        done = dragoman(self.folder, "users", *words, environment=environment(self.folder), typed=typed)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -132,14 +87,11 @@ class ServedConsole:
 
     def restart(self) -> None:
         """Start it again after `stop` or `kill`, on the same port and store; it prints another token."""
+        self._before = self.output
         self._start()
 
-    def _end(self, number: int) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(number)
-            try:
-                self._process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(_STOP_SECONDS)
-        self._reader.join(_STOP_SECONDS)
+    def _end(self, number: signal.Signals) -> None:
+        try:
+            self._process.end(number)
+        except subprocess.TimeoutExpired:
+            self._process.kill()

@@ -492,10 +492,10 @@ async def test_a_skill_is_run_with_keys_alone(visit: Any, studio: ServedConsole)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
 async def test_forms_results_and_problems_have_no_serious_problem_and_do_not_stick_out(
-    visit: Any, studio: ServedConsole, workshop: ServedConsole, rows: Any, view: Any, dark: bool
+    visit: Any, studio: ServedConsole, workshop: ServedConsole, subtests: pytest.Subtests, view: Any, dark: bool
 ):
     async def check(*row: str) -> None:
-        with rows(*row):
+        with subtests.test(", ".join(row)):
             assert await axe(page) == []
             assert await sideways(page) == []
 

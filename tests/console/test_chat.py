@@ -555,11 +555,11 @@ async def test_the_keyboard_is_enough(visit: Any, parlor: ServedConsole):
 async def test_screen_readers_hear_the_end_of_an_answer(visit: Any, studio: ServedConsole):
     page = await open_chat(visit, studio)
     await say(page, "hello")
-    heard = page.get_by_role("region", name="Conversation").get_by_role("status")
-    await expect(heard).to_have_text(re.compile("completed: Message 1:"))
+    received = page.get_by_role("region", name="Conversation").get_by_role("status")
+    await expect(received).to_have_text(re.compile("completed: Message 1:"))
     await choose(page, "one_question")
     await say(page, "ask me")
-    await expect(heard).to_have_text("input required: Which city?")
+    await expect(received).to_have_text("input required: Which city?")
 
 
 @pytest.mark.console
@@ -567,10 +567,10 @@ async def test_screen_readers_hear_the_end_of_an_answer(visit: Any, studio: Serv
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
 async def test_nothing_in_a_chat_has_a_serious_problem_or_sticks_out(
-    visit: Any, studio: ServedConsole, parlor: ServedConsole, rows: Any, view: View, dark: bool
+    visit: Any, studio: ServedConsole, parlor: ServedConsole, subtests: pytest.Subtests, view: View, dark: bool
 ):
     async def check(page: Page, *what: str) -> None:
-        with rows(*what):
+        with subtests.test(", ".join(what)):
             assert await axe(page) == []
             assert await sideways(page) == []
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from console.cable import cable
 from console.serving import AGENTS, HERE, ServedConsole
 from console.talking import field, open_chat, outside_of, say, see_state, turn
 from console.watching import Watch
 from playwright.async_api import Page, expect
+from support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.console
 
@@ -19,7 +19,7 @@ PARLOR = f"{HERE / 'parlor.py'}:server"
 async def test_a_stream_goes_on_after_its_connection_was_cut(serve: Any, visit: Any, watch: Watch):
     watch.allow("net::ERR_|status of 401")
     server: ServedConsole = serve(PARLOR)
-    async with cable(server.port) as line:
+    async with TcpProxy(server.port) as line:
         address = server.address("#/agents/parlor/chat").replace(f":{server.port}", f":{line.port}")
         page: Page = await visit(address)
         await say(page, "one,")

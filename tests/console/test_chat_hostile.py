@@ -48,10 +48,10 @@ async def see_end(page: Page) -> None:
     await expect(turn(page).locator("footer")).to_contain_text(re.compile("completed|failed|rejected"), timeout=60_000)
 
 
-async def test_hostile_words_of_an_agent_are_words(visit: Any, hostile: ServedConsole, rows: Any):
+async def test_hostile_words_of_an_agent_are_words(visit: Any, hostile: ServedConsole, subtests: pytest.Subtests):
     page = await open_chat(visit, hostile, "hostile")
     for key in ("script", "img-onerror", "link-javascript", "image-tracker", "css-injection", "right-to-left"):
-        with rows(key):
+        with subtests.test(key):
             await say(page, key)
             await see_end(page)
             await check(page)
@@ -61,13 +61,13 @@ async def test_hostile_words_of_an_agent_are_words(visit: Any, hostile: ServedCo
 @pytest.mark.console
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("view", VIEWS)
-async def test_texts_in_a_chat_are_data(visit: Any, hostile: ServedConsole, rows: Any, view: View):
+async def test_texts_in_a_chat_are_data(visit: Any, hostile: ServedConsole, subtests: pytest.Subtests, view: View):
     page = await open_chat(visit, hostile, "hostile", view=view)
     for number, key in enumerate(TEXTS if view is DESKTOP else TEXTS.keys() - LARGE):
         if number % 12 == 0:
             await page.evaluate("() => { location.hash = '#/agents/hostile/chat' }")
             await expect(page.get_by_role("article", name="Turn")).to_have_count(0)
-        with rows(key):
+        with subtests.test(key):
             await say(page, key)
             await see_end(page)
             await check(page)
@@ -75,9 +75,9 @@ async def test_texts_in_a_chat_are_data(visit: Any, hostile: ServedConsole, rows
 
 @pytest.mark.console
 @pytest.mark.timeout(300)
-async def test_no_text_keeps_the_page_busy(visit: Any, hostile: ServedConsole, rows: Any):
+async def test_no_text_keeps_the_page_busy(visit: Any, hostile: ServedConsole, subtests: pytest.Subtests):
     for key in sorted(LARGE):
-        with rows(key):
+        with subtests.test(key):
             page = await open_chat(visit, hostile, "hostile")
             async with cpu_tasks(page) as tasks:
                 await say(page, key)
@@ -89,21 +89,25 @@ async def test_no_text_keeps_the_page_busy(visit: Any, hostile: ServedConsole, r
 @pytest.mark.console
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("view", VIEWS)
-async def test_files_data_and_names_in_a_chat_are_data(visit: Any, hostile: ServedConsole, rows: Any, view: View):
+async def test_files_data_and_names_in_a_chat_are_data(
+    visit: Any, hostile: ServedConsole, subtests: pytest.Subtests, view: View
+):
     page = await open_chat(visit, hostile, "hostile", view=view)
     for skill, keys in (("file", FILES), ("data", DATA), ("artifact", NAMES)):
         await page.evaluate("() => { location.hash = '#/agents/hostile/chat' }")
         await expect(page.get_by_role("article", name="Turn")).to_have_count(0)
         await choose(page, skill)
         for key in keys:
-            with rows(skill, key):
+            with subtests.test(key, skill=skill):
                 await say(page, key)
                 await see_end(page)
                 await check(page)
 
 
 @pytest.mark.console
-async def test_files_are_saved_under_names_that_harm_nobody(visit: Any, hostile: ServedConsole, rows: Any):
+async def test_files_are_saved_under_names_that_harm_nobody(
+    visit: Any, hostile: ServedConsole, subtests: pytest.Subtests
+):
     page = await open_chat(visit, hostile, "hostile", skill="file")
     for key, name in {
         "name-traversal": "passwd",
@@ -112,7 +116,7 @@ async def test_files_are_saved_under_names_that_harm_nobody(visit: Any, hostile:
         "name-html": "_img src=x onerror=pwned(1)_.png",
         "name-empty": "file.txt",
     }.items():
-        with rows(key):
+        with subtests.test(key):
             await say(page, key)
             await see_end(page)
             async with page.expect_download() as download:
@@ -122,7 +126,7 @@ async def test_files_are_saved_under_names_that_harm_nobody(visit: Any, hostile:
 
 @pytest.mark.console
 @pytest.mark.timeout(300)
-async def test_questions_progress_and_failures_are_data(visit: Any, hostile: ServedConsole, rows: Any):
+async def test_questions_progress_and_failures_are_data(visit: Any, hostile: ServedConsole, subtests: pytest.Subtests):
     page = await open_chat(visit, hostile, "hostile")
     for skill, state in (
         ("ask", "input required"),
@@ -131,14 +135,14 @@ async def test_questions_progress_and_failures_are_data(visit: Any, hostile: Ser
         ("reply", "completed"),
     ):
         for key in sorted(TEXTS.keys() - LARGE)[::4]:
-            with rows(skill, key):
+            with subtests.test(key, skill=skill):
                 await page.goto(hostile.address(f"#/agents/hostile/chat?skill={skill}"))
                 await page.reload()
                 await say(page, key)
                 await expect(turn(page).locator("footer")).to_contain_text(state)
                 await check(page)
     for url in ("javascript:pwned(1)", "data:text/html,<script>pwned(1)</script>", "//evil.example/"):
-        with rows("sign_in", url):
+        with subtests.test("sign_in", url=url):
             await page.goto(hostile.address("#/agents/hostile/chat?skill=sign_in"))
             await page.reload()
             await say(page, url)

@@ -47,22 +47,23 @@ async def check(page: Page) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("view", VIEWS)
-async def test_cards_are_data(visit: Any, hostile: ServedConsole, rows: Any, view: View):
+async def test_cards_are_data(visit: Any, hostile: ServedConsole, subtests: pytest.Subtests, view: View):
+    assert len(TEXTS) + len(NAMES) + len(CARDS) + len(FILES) >= 60
     page = await visit(hostile.console, view=view)
     for key in CARDS:
         for place in ("", "/card"):
-            with rows(key, place):
+            with subtests.test(key, place=place):
                 await go(page, f"#/agents/card-{key}{place}")
                 await check(page)
 
 
 @pytest.mark.parametrize("view", VIEWS)
-async def test_names_of_skills_are_data(visit: Any, hostile: ServedConsole, rows: Any, view: View):
+async def test_names_of_skills_are_data(visit: Any, hostile: ServedConsole, subtests: pytest.Subtests, view: View):
     page = await visit(hostile.console, view=view)
     await go(page, "#/agents/names")
     await check(page)
     for key, name in NAMES.items():
-        with rows(key):
+        with subtests.test(key):
             await page.evaluate(
                 "(name) => { location.hash = `#/agents/names/skills/${encodeURIComponent(name)}` }", name
             )
@@ -70,9 +71,11 @@ async def test_names_of_skills_are_data(visit: Any, hostile: ServedConsole, rows
 
 
 @pytest.mark.timeout(240)
-async def test_schemas_make_forms_or_none_and_never_hang_the_page(visit: Any, hostile: ServedConsole, rows: Any):
+async def test_schemas_make_forms_or_none_and_never_hang_the_page(
+    visit: Any, hostile: ServedConsole, subtests: pytest.Subtests
+):
     for key, schema in SCHEMAS.items():
-        with rows(key):
+        with subtests.test(key):
             page = await visit("about:blank", also=(hostile.url,))
             await page.route("**/.well-known/skill-schemas.json", responder({"say": {"inputSchema": schema}}))
             await page.goto(hostile.address("#/agents/hostile/skills/say"))
@@ -111,19 +114,23 @@ async def look(page: Page, task: str) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("view", VIEWS)
-async def test_texts_in_a_task_are_data(visit: Any, hostile: ServedConsole, client: Client, rows: Any, view: View):
+async def test_texts_in_a_task_are_data(
+    visit: Any, hostile: ServedConsole, client: Client, subtests: pytest.Subtests, view: View
+):
     page = await visit(hostile.console, view=view)
     for key in TEXTS if view is DESKTOP else TEXTS.keys() - LARGE:
-        with rows(key):
+        with subtests.test(key):
             await look(page, await sent(client, "say", text=key))
 
 
 @pytest.mark.timeout(300)
-async def test_questions_and_errors_are_data(visit: Any, hostile: ServedConsole, client: Client, rows: Any):
+async def test_questions_and_errors_are_data(
+    visit: Any, hostile: ServedConsole, client: Client, subtests: pytest.Subtests
+):
     page = await visit(hostile.console)
     for tool in ("ask", "fail"):
         for key in TEXTS.keys() - LARGE:
-            with rows(tool, key):
+            with subtests.test(key, tool=tool):
                 await look(page, await sent(client, tool, text=key))
     for url in (
         "javascript:pwned(1)",
@@ -131,16 +138,18 @@ async def test_questions_and_errors_are_data(visit: Any, hostile: ServedConsole,
         "//evil.example/",
         "\x01javascript:1",
     ):
-        with rows("sign_in", url):
+        with subtests.test("sign_in", url=url):
             await look(page, await sent(client, "sign_in", url=url))
             for link in await page.get_by_role("main").get_by_role("link").all():
                 assert (await link.get_attribute("href") or "").startswith(("#", "http:", "https:", "blob:"))
 
 
 @pytest.mark.timeout(300)
-async def test_files_names_and_data_in_a_task_are_data(visit: Any, hostile: ServedConsole, client: Client, rows: Any):
+async def test_files_names_and_data_in_a_task_are_data(
+    visit: Any, hostile: ServedConsole, client: Client, subtests: pytest.Subtests
+):
     page = await visit(hostile.console)
     for tool, keys in (("file", FILES), ("data", DATA), ("artifact", NAMES)):
         for key in keys:
-            with rows(tool, key):
+            with subtests.test(key, tool=tool):
                 await look(page, await sent(client, tool, name=key))

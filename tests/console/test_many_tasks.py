@@ -202,8 +202,8 @@ async def test_a_task_with_20_000_events_opens_and_slides(visit: Any, serve: Any
     await slider.fill("102")
     await expect(page).to_have_url(re.compile(r"at=102$"))
     await page.get_by_role("tab", name="Artifacts").click()
-    said = "".join(f"word{number} " for number in range(100)).strip()
-    await expect(page.get_by_role("tabpanel").get_by_text(said, exact=True)).to_be_visible()
+    message = "".join(f"word{number} " for number in range(100)).strip()
+    await expect(page.get_by_role("tabpanel").get_by_text(message, exact=True)).to_be_visible()
     async with cpu_tasks(page) as tasks:
         await page.get_by_role("button", name="Newest").click()
         await expect(page.get_by_role("tabpanel").get_by_text("word100 ", exact=False).first).to_be_visible()

@@ -94,11 +94,11 @@ async def test_the_theme_is_chosen_and_kept(visit: Any, studio: ServedConsole):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
 async def test_no_place_has_a_serious_problem_or_sticks_out(
-    visit: Any, studio: ServedConsole, rows: Any, view: Any, dark: bool
+    visit: Any, studio: ServedConsole, subtests: pytest.Subtests, view: Any, dark: bool
 ):
     page = await visit(studio.console, view=view, dark=dark)
     for place in ROUTES:
-        with rows(place):
+        with subtests.test(place):
             await page.evaluate("(place) => { location.hash = place }", place)
             await expect(page.get_by_role("main")).not_to_be_empty()
             assert await axe(page) == []

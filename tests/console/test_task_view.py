@@ -13,12 +13,13 @@ import pytest
 from console.browser import DESKTOP, PHONE, View
 from console.driving import axe, press, sideways, tab_to
 from console.hostile import DATA, LARGE, NAMES, TEXTS
-from console.receiving import Receiver
 from console.sending import send, state_of
 from console.serving import AGENTS, ServedConsole
 from console.stored_tasks import TimedEvent, add_task, chunk_event, status_event, task_json
 from console.watching import Watch
 from playwright.async_api import Locator, Page, expect
+from support.http_server import Answer
+from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Client
 from dragoman.engine.ports.store import Note
@@ -79,13 +80,13 @@ def story(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def told(serve: Any, story: str) -> ServedConsole:
+def story_server(serve: Any, story: str) -> ServedConsole:
     """A server on that store."""
     return serve(AGENTS, *KEEP, "--store", story)
 
 
-async def test_a_timeline_has_runs_gaps_folded_chunks_and_notes(visit: Any, told: ServedConsole):
-    page = await visit(told.address("#/tasks/story"))
+async def test_a_timeline_has_runs_gaps_folded_chunks_and_notes(visit: Any, story_server: ServedConsole):
+    page = await visit(story_server.address("#/tasks/story"))
     texts = [
         re.compile("#.*Time.*Since last.*Event.*State.*Content.*Size"),
         re.compile("Run 1.*300 ms.*3 events.*2027-01-15 08:00:00.000.*input required"),
@@ -114,8 +115,10 @@ async def test_a_timeline_has_runs_gaps_folded_chunks_and_notes(visit: Any, told
     await expect(event_rows(page)).to_have_text(texts)
 
 
-async def test_the_slider_shows_what_the_agent_had_said_by_then(visit: Any, told: ServedConsole, rows: Any):
-    page = await visit(told.address("#/tasks/story"))
+async def test_the_slider_shows_what_the_agent_had_said_by_then(
+    visit: Any, story_server: ServedConsole, subtests: pytest.Subtests
+):
+    page = await visit(story_server.address("#/tasks/story"))
     await expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("^event 25 of 25, completed"))
     for at, state, words in (
         (1, "submitted", None),
@@ -126,7 +129,7 @@ async def test_the_slider_shows_what_the_agent_had_said_by_then(visit: Any, told
         (24, "working", " ".join(f"day{n}" for n in range(20))),
         (25, "completed", " ".join(f"day{n}" for n in range(20))),
     ):
-        with rows(at):
+        with subtests.test(at=at):
             await page.get_by_role("tab", name="Artifacts").click()
             await slider(page).fill(str(at))
             await expect(page).to_have_url(re.compile(f"at={at}(&|$)"))
@@ -147,8 +150,8 @@ async def test_the_slider_shows_what_the_agent_had_said_by_then(visit: Any, told
     await expect(page.get_by_text("As it was after")).to_have_count(0)
 
 
-async def test_a_moment_has_an_address_and_its_event_is_shown_whole(visit: Any, told: ServedConsole):
-    page = await visit(told.address("#/tasks/story?at=7&tab=artifacts"))
+async def test_a_moment_has_an_address_and_its_event_is_shown_whole(visit: Any, story_server: ServedConsole):
+    page = await visit(story_server.address("#/tasks/story?at=7&tab=artifacts"))
     await expect(panel(page).get_by_text("day0 day1 day2", exact=True)).to_be_visible()
     await page.get_by_role("tab", name="Timeline").click()
     await expect(page).to_have_url(re.compile("at=7$"))
@@ -161,12 +164,12 @@ async def test_a_moment_has_an_address_and_its_event_is_shown_whole(visit: Any, 
     await expect(page).to_have_url(re.compile("at=3$"))
     await expect(page.get_by_role("complementary", name="Event 3").get_by_text('"How many days?"')).to_be_visible()
     for address, there in (("at=0", 1), ("at=999", 25)):
-        await page.goto(told.address(f"#/tasks/story?tab=history&{address}"))
+        await page.goto(story_server.address(f"#/tasks/story?tab=history&{address}"))
         await expect(page.get_by_text(f"As it was after event {there} of 25")).to_be_visible()
 
 
-async def test_a_task_is_played_and_stepped_through(visit: Any, told: ServedConsole):
-    page = await visit(told.address("#/tasks/story?at=23"))
+async def test_a_task_is_played_and_stepped_through(visit: Any, story_server: ServedConsole):
+    page = await visit(story_server.address("#/tasks/story?at=23"))
     await expect(slider(page)).to_have_value("23")
     await page.get_by_role("button", name="Previous event").click()
     await expect(slider(page)).to_have_value("22")
@@ -184,8 +187,8 @@ async def test_a_task_is_played_and_stepped_through(visit: Any, told: ServedCons
     await expect(slider(page)).to_have_value("1")
 
 
-async def test_the_timeline_is_led_by_keys(visit: Any, told: ServedConsole):
-    page = await visit(told.address("#/tasks/story"))
+async def test_the_timeline_is_led_by_keys(visit: Any, story_server: ServedConsole):
+    page = await visit(story_server.address("#/tasks/story"))
     await expect(event_rows(page)).to_have_count(13)
     await tab_to(page, events(page))
     await press(page, "ArrowDown", "ArrowLeft")
@@ -208,8 +211,8 @@ async def test_the_timeline_is_led_by_keys(visit: Any, told: ServedConsole):
     await expect(panel(page).get_by_text('"TASK_STATE_INPUT_REQUIRED"')).to_be_visible()
 
 
-async def test_json_is_shown_and_downloaded_with_every_number_as_it_is(visit: Any, told: ServedConsole):
-    page = await visit(told.address("#/tasks/story?tab=json"))
+async def test_json_is_shown_and_downloaded_with_every_number_as_it_is(visit: Any, story_server: ServedConsole):
+    page = await visit(story_server.address("#/tasks/story?tab=json"))
     await expect(panel(page).get_by_text(str(BIG))).to_be_visible()
     async with page.expect_download() as download:
         await page.get_by_role("button", name="Download JSON").click()
@@ -344,14 +347,17 @@ async def test_a_compacted_task_says_so_and_has_its_result(visit: Any, serve: An
 # -- webhooks ----------------------------------------------------------------------------------------------------------
 
 
+# What is refused is not sent again for an hour, unless somebody asks.
+REFUSED = {"Retry-After": "3600"}
+
+
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as receiver:
+        yield receiver
 
 
-async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serve: Any, receiver: Receiver):
+async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serve: Any, receiver: WebhookReceiver):
     server = serve(AGENTS, "--push-allow", "127.0.0.1")
     async with Client(f"{server.url}/agents/studio") as client:
         task = await send(client, tool="paced", arguments={"total": 9}, wait=False)
@@ -375,15 +381,15 @@ async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serv
         for secret in ("s3cret", "k3y-of-hook"):
             assert secret not in await page.content()
 
-        receiver.status = 503
-        came = len(receiver.deliveries)
+        receiver.answer = Answer(503, headers=REFUSED)
+        received = len(receiver.requests)
         await send(client, "two", task=task, wait=False)
-        await asyncio.to_thread(receiver.wait, came + 1)
+        await asyncio.to_thread(receiver.wait, received + 1)
         await expect(table.get_by_text("HTTP 503")).to_be_visible()
         await expect(table.get_by_text("failing since")).to_be_visible()
-        receiver.status = 200
+        receiver.answer = 200
         await page.get_by_role("button", name="Retry now").click()
-        await asyncio.to_thread(receiver.wait, came + 2)
+        await asyncio.to_thread(receiver.wait, received + 2)
         await expect(page.get_by_role("button", name="Retry now")).to_have_count(0)
         await expect(table.get_by_text("HTTP 503")).to_have_count(0)
         assert re.search(rf"webhooks-retried task={task.id} webhook=\S+ count=1 by=console-token", server.output)
@@ -391,7 +397,7 @@ async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serv
         await send(client, "stop", task=task)
         await expect(table.get_by_text("delivered", exact=True)).to_be_visible()
         await expect(table.get_by_text(re.compile(r"^(\d+) of \1$"))).to_be_visible()
-        assert receiver.deliveries[-1].body["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert receiver.requests[-1].json["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
         await page.get_by_role("button", name="Delete").click()
         await page.get_by_role("dialog").get_by_role("button", name="Keep").click()
         await expect(table).to_be_visible()
@@ -408,12 +414,12 @@ async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serv
 @pytest.mark.parametrize("dark", [pytest.param(False, id="light"), pytest.param(True, id="dark")])
 @pytest.mark.parametrize("view", [pytest.param(DESKTOP, id="desktop"), pytest.param(PHONE, id="phone")])
 async def test_every_tab_is_accessible_and_fits(
-    visit: Any, serve: Any, story: str, rows: Any, receiver: Receiver, view: View, dark: bool
+    visit: Any, serve: Any, story: str, subtests: pytest.Subtests, receiver: WebhookReceiver, view: View, dark: bool
 ):
     server = serve(AGENTS, *KEEP, "--store", story, "--push-allow", "127.0.0.1")
     async with Client(f"{server.url}/agents/studio") as client:
         waiting = await send(client, tool="interview")
-        receiver.status = 500
+        receiver.answer = Answer(500, headers=REFUSED)
         working = await send(client, tool="paced", push=receiver.url, wait=False)
         await asyncio.to_thread(receiver.wait, 1)
     page = await visit(server.address("#/tasks/story"), view=view, dark=dark)
@@ -427,7 +433,7 @@ async def test_every_tab_is_accessible_and_fits(
         (f"{waiting.id}", "How many people?"),
         (f"{working.id}?tab=webhooks", "HTTP 500"),
     ):
-        with rows(place):
+        with subtests.test(place):
             await page.evaluate("(place) => { location.hash = place }", f"#/tasks/{place}")
             await expect(page.get_by_role("main").get_by_text(there).last).to_be_attached()
             assert await axe(page) == []
@@ -444,14 +450,16 @@ async def test_every_tab_is_accessible_and_fits(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("view", [pytest.param(DESKTOP, id="desktop"), pytest.param(PHONE, id="phone")])
-async def test_hostile_words_are_data_in_every_tab(visit: Any, hostile: ServedConsole, rows: Any, view: View):
+async def test_hostile_words_are_data_in_every_tab(
+    visit: Any, hostile: ServedConsole, subtests: pytest.Subtests, view: View
+):
     page = await visit(hostile.address("#/tasks"), view=view)
     async with Client(f"{hostile.url}/agents/hostile") as client:
         calls = [("artifact", "name", key) for key in NAMES]
         calls += [("data", "name", key) for key in DATA]
         calls += [(tool, "text", key) for key in TEXTS.keys() - LARGE for tool in ("say", "ask")]
         for tool, argument, key in calls:
-            with rows(tool, key):
+            with subtests.test(key, tool=tool):
                 task = await send(client, tool=tool, arguments={argument: key})
                 for tab in ("history", "artifacts", "json"):
                     await page.evaluate("(place) => { location.hash = place }", f"#/tasks/{task.id}?tab={tab}&at=2")

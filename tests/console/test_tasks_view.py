@@ -391,13 +391,15 @@ async def test_users_see_their_own_tasks_and_an_administrator_all(visit: Any, wa
 @pytest.mark.console
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("view", [pytest.param(DESKTOP, id="desktop"), pytest.param(PHONE, id="phone")])
-async def test_hostile_words_and_ids_are_data_in_the_list(visit: Any, hostile: ServedConsole, rows: Any, view: View):
+async def test_hostile_words_and_ids_are_data_in_the_list(
+    visit: Any, hostile: ServedConsole, subtests: pytest.Subtests, view: View
+):
     page = await visit(hostile.address("#/tasks"), view=view)
     async with Client(f"{hostile.url}/agents/hostile") as client:
         for key in TEXTS.keys() - LARGE:
             await send(client, TEXTS[key])
         for key, name in NAMES.items():
-            with rows(key):
+            with subtests.test(key):
                 # What is not printable is no id of a context to the server.
                 context = name[:200] if name.isprintable() else f"<b>{key}</b>"
                 task = await send(client, name, context=context)

@@ -114,9 +114,9 @@ async def test_an_exchange_is_seen_as_it_went_and_done_again_in_the_shell(
     await event.click()
     await expect(raw.get_by_role("list", name="Events").get_by_role("group").last).to_contain_text('"statusUpdate"')
     await page.get_by_role("tab", name="To copy").click()
-    said = 'Message 1: **it\'s** **a** **"quote"** **&** **$HOME**'
-    assert streamed(events_of(run(await snippet(page, "With curl"), tmp_path))).strip() == said
-    assert said in run(await snippet(page, "In the shell"), tmp_path)
+    message = 'Message 1: **it\'s** **a** **"quote"** **&** **$HOME**'
+    assert streamed(events_of(run(await snippet(page, "With curl"), tmp_path))).strip() == message
+    assert message in run(await snippet(page, "In the shell"), tmp_path)
 
 
 # -- what is seen ------------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ METHODS = {
 @pytest.mark.console
 @pytest.mark.timeout(240)
 async def test_every_version_and_binding_can_be_chosen_and_its_command_works(
-    visit: Any, studio: ServedConsole, rows: Any, tmp_path: Path
+    visit: Any, studio: ServedConsole, subtests: pytest.Subtests, tmp_path: Path
 ):
     page = await visit(studio.console)
     await say(page, studio, "hello there", "Message 1:")
@@ -253,7 +253,7 @@ async def test_every_version_and_binding_can_be_chosen_and_its_command_works(
         await version.select_option(number)
         assert await binding.locator("option").all_inner_texts() == names
         for name in names:
-            with rows(number, name):
+            with subtests.test(name, number=number):
                 await binding.select_option(name)
                 await expect(page).to_have_url(re.compile(f"version={number}"))
                 panel = page.get_by_role("tabpanel")
@@ -316,7 +316,9 @@ async def test_a_call_of_a_skill_is_done_again_in_three_ways(visit: Any, studio:
 
 @pytest.mark.console
 @pytest.mark.timeout(240)
-async def test_every_operation_of_the_page_is_done_again(visit: Any, studio: ServedConsole, rows: Any, tmp_path: Path):
+async def test_every_operation_of_the_page_is_done_again(
+    visit: Any, studio: ServedConsole, subtests: pytest.Subtests, tmp_path: Path
+):
     page = await visit(studio.console)
     await (
         page.get_by_role("textbox", name="Search tasks")
@@ -339,7 +341,7 @@ async def test_every_operation_of_the_page_is_done_again(visit: Any, studio: Ser
     )
     await go(page, "#/wire")
     for operation, wanted in {"SendMessage": "**hi**", "GetTask": "hi", "ListTasks": task[:8]}.items():
-        with rows(operation):
+        with subtests.test(operation):
             await exchanges(page).filter(has_text=operation).first.get_by_role("link").click()
             await page.get_by_role("tab", name="To copy").click()
             assert wanted in run(await snippet(page, "With curl"), tmp_path)
@@ -423,7 +425,7 @@ async def test_an_error_is_an_exchange_too(visit: Any, watch: Watch, serve: Any)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
 async def test_no_tab_has_a_serious_problem_or_sticks_out(
-    visit: Any, studio: ServedConsole, rows: Any, view: Any, dark: bool
+    visit: Any, studio: ServedConsole, subtests: pytest.Subtests, view: Any, dark: bool
 ):
     page = await visit(studio.address("#/agents/studio/chat"), view=view, dark=dark)
     await page.get_by_role("textbox", name="Message").fill("hello")
@@ -433,7 +435,7 @@ async def test_no_tab_has_a_serious_problem_or_sticks_out(
     await exchanges(page).filter(has_text="SendStreamingMessage").get_by_role("link").click()
     await detail(page).get_by_role("list", name="Events").get_by_role("button").first.click()
     for tab in ("As it went", "Every version", "To copy"):
-        with rows(tab):
+        with subtests.test(tab):
             await page.get_by_role("tab", name=tab).click()
             await expect(page.get_by_role("tabpanel").get_by_role("button", name="Copy").last).to_be_visible()
             assert await axe(page) == []

@@ -216,18 +216,18 @@ def _match_list(shown: list[Any], printed: list[Any], ids: Ids, path: str) -> Id
 
 def compare(block: Block, printed: str, ids: Ids) -> Ids:
     """Compare an output block with what was printed. Raises Mismatch."""
-    told = f"This was printed:\n\n{printed}"
+    report = f"This was printed:\n\n{printed}"
     if block.language == "text":
         known = match_lines(block.text, printed, ids)
         if known is None:
-            raise Mismatch(f"{block.place} shows\n\n{block.text}\n{told}")
+            raise Mismatch(f"{block.place} shows\n\n{block.text}\n{report}")
         return known
     try:
         return match_json(json.loads(block.text), json.loads(printed), ids)
     except Mismatch as problem:
-        raise Mismatch(f"{block.place}: {problem}. {told}") from None
+        raise Mismatch(f"{block.place}: {problem}. {report}") from None
     except ValueError:
-        raise Mismatch(f"{block.place}: one of the two is not JSON. {told}") from None
+        raise Mismatch(f"{block.place}: one of the two is not JSON. {report}") from None
 
 
 # -- programs ------------------------------------------------------------------------------------------------------
@@ -490,9 +490,9 @@ class Reader:
                 check=False,
             )
         if done.returncode:
-            told = f"{done.stdout}{done.stderr or ''}"
+            report = f"{done.stdout}{done.stderr or ''}"
             server = self._server.output if self._server else "no server"
-            raise Mismatch(f"{block.place} exits with {done.returncode}:\n\n{told}\n\nThe server said:\n\n{server}")
+            raise Mismatch(f"{block.place} exits with {done.returncode}:\n\n{report}\n\nThe server said:\n\n{server}")
         if "Warning:" in (done.stderr or ""):  # as Python and pytest write them: a reader would see it, too
             raise Mismatch(f"{block.place} makes a warning appear:\n\n{done.stderr}")
         return done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -11,28 +10,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from otlp_collector import OtlpCollector, trees
+from docs import examples, model_api
 from postgres_server import URL_VARIABLE, programs_path
+from support.otlp_collector import OtlpCollector, trees
 from warm_start import write_command
 
 from dragoman.testing import served
 
-
-def load(name: str) -> ModuleType:
-    # By path: in importlib mode this folder is not on sys.path.
-    spec = importlib.util.spec_from_file_location(f"docs_{name}", Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-examples, model_api = load("examples"), load("model_api")
 ROOT: Path = examples.ROOT
 PAGES: list[Path] = examples.PAGES
 LANGUAGES = {"python", "sh", "json", "text", "toml", "nginx", "ini", "sql", "yaml", ""}

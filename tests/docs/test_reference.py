@@ -45,7 +45,7 @@ from dragoman.cli.main import EXIT_CODES, VERBS, group
 from dragoman.client.streams.stream import EventStream
 from dragoman.dialects.errors import status_of
 from dragoman.errors import A2AError
-from dragoman.server.config.settings import SETTINGS, Limits, Settings
+from dragoman.server.config.settings import SETTINGS
 from dragoman.server.http.app import App
 from dragoman.telemetry.metrics import METRICS
 from dragoman.telemetry.metrics.exposition import label_name, prometheus_name
@@ -193,8 +193,8 @@ def test_the_context_has_what_is_listed() -> None:
 
 
 def test_the_context_of_def_skills_has_the_same_but_what_is_said() -> None:
-    said = page().split("`dragoman.sync.Context`, for `def` skills,")[1].split("\n\n")[0]
-    assert set(code(said)) - {"await"} == ONLY_ASYNC
+    section = page().split("`dragoman.sync.Context`, for `def` skills,")[1].split("\n\n")[0]
+    assert set(code(section)) - {"await"} == ONLY_ASYNC
     assert members_of_contexts()["in_def"] == members_shown("member of `Context`") - ONLY_ASYNC
 
 
@@ -395,8 +395,7 @@ def test_the_protocols_page_has_a_command_for_every_method_of_grpc() -> None:
 
 
 def default_of(name: str) -> str:
-    limit = name.removeprefix("limits_")
-    value: Any = getattr(Limits(), limit) if limit != name else getattr(Settings(), name)
+    value = SETTINGS[name].default
     if isinstance(value, bool):
         return "on" if value else "off"
     return "none" if value is None or value == () else f"`{value}`"
@@ -407,7 +406,7 @@ def test_every_setting_is_listed_with_its_default_flag_and_variable() -> None:
     expected: dict[str, list[str]] = {}
     for name, info in SETTINGS.items():
         flags = " ".join(f"`{flag}`" for flag in info.flag.split("/")) if info.flag else "none"
-        variable = f"`DRAGOMAN_{name.upper()}`" if info.flag or info.secret else "none"
+        variable = f"`DRAGOMAN_{name.upper()}`" if info.flag or info.help.secret else "none"
         expected[name] = [default_of(name), flags, variable]
     assert shown == expected
 
@@ -467,10 +466,10 @@ def test_the_tables_of_agents_may_say_what_is_listed(tmp_path: Path, monkeypatch
     always = code(table[-1][1])
     for row in table[2:-1]:
         (tmp_path / "dragoman.toml").write_text(f'[agents.x]\n{code(row[0])[0]} = "x"\nqqq = 1\n')
-        told = str(CliRunner().invoke(group, ["serve"]).exception).partition("there are ")[2].split(", ")
+        flags = str(CliRunner().invoke(group, ["serve"]).exception).partition("there are ")[2].split(", ")
         listed = [name for name in code(row[1]) if not name.startswith("from_")]
         both = ["profile"] if "command" in code(row[0]) else []
-        assert sorted([*listed, *both, *always]) == sorted(told), row[0]
+        assert sorted([*listed, *both, *always]) == sorted(flags), row[0]
 
 
 def test_the_exit_codes_are_those_of_the_table() -> None:
@@ -491,7 +490,7 @@ def test_contributing_lists_every_make_command_and_no_other() -> None:
 
 
 def test_every_attribute_of_a_span_is_listed() -> None:
-    files = ("telemetry/conventions.py", "telemetry/mcp_calls.py", "engine/traces.py", "webhooks/traces.py")
+    files = ("telemetry/conventions.py", "telemetry/mcp_calls.py", "engine/execute/traces.py", "webhooks/traces.py")
     source = "\n".join((DOCS.parent / "src/dragoman" / file).read_text() for file in (*files, "telemetry/spans.py"))
     used = set(re.findall(r'(?<!getLogger\()"((?:a2a|gen_ai|mcp|dragoman|server|http|error)\.[a-z_.]+)"', source))
     listed = {name for row in rows("attribute", "of", "") for name in code(row[0])}

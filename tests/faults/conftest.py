@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import queue
-import re
-import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +11,9 @@ from typing import Any, NamedTuple
 
 import httpx2
 import pytest
+from support.command import DRAGOMAN, inherited_environment
+from support.server_process import ServerProcess
 
-ROOT = Path(__file__).resolve().parents[2]
 AGENT = Path(__file__).with_name("fault_agent.py")
 SECONDS = 30  # healthy waits take milliseconds, a start half a second
 
@@ -44,69 +39,15 @@ class Event(NamedTuple):
         return "".join(part.get("text", "") for part in update["artifact"]["parts"]) if update else ""
 
 
-class Server:
-    """`dragoman serve` in a process of its own."""
+class Server(ServerProcess):
+    """`dragoman serve` in a process of its own, and a caller for it."""
 
     def __init__(self, folder: Path, *flags: str, memory: int | None = None, agent: Path = AGENT) -> None:
-        self.folder = folder
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "FAULT_FOLDER": str(folder)}
-        command = [sys.executable, "-m", "dragoman.cli.main", "serve", str(agent), "--port", "0"]
+        command = [*DRAGOMAN, "serve", str(agent), "--port", "0", "--store", f"sqlite:///{folder / 'tasks.db'}", *flags]
         if memory is not None:
             limited = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory}))"
             command = [sys.executable, "-c", f"{limited}; os.execv(sys.argv[1], sys.argv[1:])", *command]
-        self.process = subprocess.Popen(
-            [*command, "--store", f"sqlite:///{folder / 'tasks.db'}", *flags],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env=environment,
-        )
-        self.pid = self.process.pid
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self.output: list[str] = []
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        self.url = ""
-
-    def _listen(self) -> None:
-        assert self.process.stderr is not None
-        with self.process.stderr:
-            for line in self.process.stderr:
-                self.output.append(line)
-                self._lines.put(line)
-        self._lines.put(None)
-
-    def ready(self) -> Server:
-        """Wait until it announces its address."""
-        while (line := self._lines.get(timeout=SECONDS)) is not None:
-            if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
-                self.url = found[1]
-                return self
-        raise AssertionError("the server did not start:\n" + "".join(self.output))
-
-    def until(self, text: str) -> str:
-        """Wait until it says that on stderr, and give the line."""
-        while (line := self._lines.get(timeout=SECONDS)) is not None:
-            if text in line:
-                return line
-        raise AssertionError(f"the server did not say {text!r}:\n" + "".join(self.output))
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        self.process.send_signal(signal.SIGKILL)
-        self.wait()
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Ask it to end."""
-        self.process.send_signal(number)
-
-    def wait(self) -> int:
-        """Its exit code, once it has ended."""
-        code = self.process.wait(timeout=SECONDS)
-        self._listener.join(SECONDS)
-        return code
+        super().__init__(command, folder, environment=inherited_environment(FAULT_FOLDER=str(folder)))
 
     # Calling it
 
@@ -138,8 +79,8 @@ class Server:
     def params(skill: str, text: str = "", *, message_id: str = "m", **message: Any) -> dict[str, Any]:
         parts = [{"text": text}] if text else []
         metadata = {"skillId": skill} if skill else {}
-        said = {"messageId": message_id, "role": "ROLE_USER", "parts": parts or [{"text": "go"}], **message}
-        return {"message": {**said, "metadata": metadata}}
+        fields = {"messageId": message_id, "role": "ROLE_USER", "parts": parts or [{"text": "go"}], **message}
+        return {"message": {**fields, "metadata": metadata}}
 
     @contextmanager
     def stream(self, method: str, params: dict[str, Any], after: int | None = None) -> Iterator[Iterator[Event]]:
@@ -176,15 +117,11 @@ def launch(tmp_path: Path) -> Generator[Callable[..., Server]]:
 
     yield launch
     for server in servers:
-        if server.process.poll() is None:
-            server.kill()
-        else:
-            server.wait()
+        server.close()
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     """One server for all tests of a module, none of which may end it."""
-    server = Server(tmp_path_factory.mktemp("shared")).ready()
-    yield server
-    server.kill()
+    with Server(tmp_path_factory.mktemp("shared")) as server:
+        yield server

@@ -30,8 +30,8 @@ def effect(kind: str, nonce: str, task: str, **more: Any) -> None:
 
 def begun(ctx: Any, nonce: str) -> None:
     """The code of a skill was called: with the message that began the task, or again with the last answer."""
-    said = [message for message in ctx.history if message.role is Role.USER]
-    effect("run", nonce, ctx.task_id, message=said[-1].message_id)
+    user_messages = [message for message in ctx.history if message.role is Role.USER]
+    effect("run", nonce, ctx.task_id, message=user_messages[-1].message_id)
 
 
 def charge(nonce: str, task: str, key: str, ms: int) -> str:

@@ -56,8 +56,8 @@ def no_json() -> None:
 
 
 def no_text() -> None:
-    said = line(SAYS[WHO]("ABC"))
-    OUT.write(said.replace(b"ABC", b"\xff\xfe\x80") + said.replace(b"ABC", b"\\ud800"))
+    output = line(SAYS[WHO]("ABC"))
+    OUT.write(output.replace(b"ABC", b"\xff\xfe\x80") + output.replace(b"ABC", b"\\ud800"))
     answer("fine")
 
 

@@ -97,8 +97,8 @@ class Caller:
     def __init__(self, skill: str, words: int) -> None:
         self.message_id = str(uuid4())
         parts = [{"data": {"words": words}}]
-        said = {"messageId": self.message_id, "role": "ROLE_USER", "parts": parts, "metadata": {"skillId": skill}}
-        self.params = {"message": said}
+        message = {"messageId": self.message_id, "role": "ROLE_USER", "parts": parts, "metadata": {"skillId": skill}}
+        self.params = {"message": message}
         self.seen: list[Event] = []
 
     @property
@@ -109,11 +109,11 @@ class Caller:
     def ended(self) -> bool:
         return bool(self.seen) and any(state.encode() in self.seen[-1].data for state in FINAL)
 
-    async def read(self, url: str, told: Callable[[], None]) -> None:
+    async def read(self, url: str, notice: Callable[[], None]) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):  # the server is dead
             async for event in stream(url, "SendStreamingMessage", self.params):
                 self.seen.append(event)
-                told()
+                notice()
 
     async def verify(self, url: str, gate: asyncio.Semaphore) -> int:
         """Send the message again, and compare everything that was seen. Gives how many events the task has now."""
@@ -141,7 +141,7 @@ async def load(url: str, callers: list[Caller], kill: Callable[[], None], after:
     left = after
     begun = early
 
-    def told() -> None:
+    def notice() -> None:
         nonlocal left, begun
         begun = begun or all(caller.seen for caller in callers)
         left -= begun
@@ -149,7 +149,7 @@ async def load(url: str, callers: list[Caller], kill: Callable[[], None], after:
             enough.set()
 
     async with asyncio.timeout(SECONDS):
-        reading = asyncio.gather(*(caller.read(url, told) for caller in callers))
+        reading = asyncio.gather(*(caller.read(url, notice) for caller in callers))
         waiting = asyncio.ensure_future(enough.wait())
         await asyncio.wait((reading, waiting), return_when=asyncio.FIRST_COMPLETED)
         kill()
@@ -186,7 +186,7 @@ def rounds(launch: Callable[[], Any], number: int, streams: int, seed: int) -> l
     random = Random(seed)
     server = launch()
     everybody: list[Caller] = []
-    told: list[str] = []
+    reports: list[str] = []
     for turn in range(number):
         callers = [
             Caller(*random.choice([("chatter", random.randint(20, 4000)), ("slowly", random.randint(100, 300))]))
@@ -201,7 +201,7 @@ def rounds(launch: Callable[[], Any], number: int, streams: int, seed: int) -> l
         seen = sum(len(caller.seen) for caller in callers)
         ended = sum(caller.ended for caller in callers)
         unheard = sum(not caller.seen for caller in callers)
-        told.append(f"{seen} events seen, {events} in the journal; {ended} streams had ended, {unheard} not begun")
+        reports.append(f"{seen} events seen, {events} in the journal; {ended} streams had ended, {unheard} not begun")
         made = asyncio.run(tasks_by_message(server.url))
         assert made == Counter(caller.message_id for caller in everybody), "a message made two tasks, or none"
-    return told
+    return reports

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import time
 from collections import Counter
@@ -11,19 +10,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from faults import odd_programs as odd
+from faults import program_server as at
+
 from dragoman import Client
 
-
-def _beside(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-at = _beside("program_server")
-odd = _beside("odd_programs")
 # What is made once, such as connections and threads, is there before anything is measured.
 _WARM = 20
 _MANY = {"quiet": 0.5, "sessions": 10_000}

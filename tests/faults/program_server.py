@@ -5,13 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import queue
 import re
 import select
 import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,68 +15,27 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from support.command import DRAGOMAN, inherited_environment
+from support.server_process import ServerProcess
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 SECONDS = 30  # healthy waits take milliseconds, a start half a second
 SEND = "/a2a/tasks/send"
 
 
-class ProgramServer:
+class ProgramServer(ServerProcess):
     """`dragoman serve` with agents that are programs, each said as a table of the settings file."""
 
     def __init__(self, folder: Path, agents: Mapping[str, Mapping[str, Any]], *flags: str) -> None:
-        self.folder = folder
         config = folder / "dragoman.toml"
         config.write_text("\n".join(_table(name, table) for name, table in agents.items()))
-        command = [sys.executable, "-m", "dragoman.cli.main", "serve", "--config", str(config), "--port", "0"]
-        self.process = subprocess.Popen(
+        command = [*DRAGOMAN, "serve", "--config", str(config), "--port", "0"]
+        # With several agents, the line is the first one's.
+        super().__init__(
             [*command, "--store", f"sqlite:///{folder / 'tasks.db'}", *flags],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            folder,
+            environment=inherited_environment(),
+            address=r"^\s+card\s+(http://[^/\s]+)\S*/\.well-known",
         )
-        self.pid = self.process.pid
-        self.output: list[str] = []
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        self.url = ""
-
-    def _listen(self) -> None:
-        assert self.process.stderr is not None
-        with self.process.stderr:
-            for line in self.process.stderr:
-                self.output.append(line)
-                self._lines.put(line)
-        self._lines.put(None)
-
-    def ready(self) -> ProgramServer:
-        """Wait until it announces its address."""
-        while (line := self._lines.get(timeout=SECONDS)) is not None:
-            if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
-                # With several agents this is the first one's.
-                self.url = found[1].partition("/agents/")[0]
-                return self
-        raise AssertionError("the server did not start:\n" + "".join(self.output))
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        self.process.send_signal(signal.SIGKILL)
-        self.wait()
-
-    def stop(self) -> int:
-        """Ask it to end. Gives its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.wait()
-
-    def wait(self) -> int:
-        """Its exit code, once it has ended."""
-        code = self.process.wait(timeout=SECONDS)
-        self._listener.join(SECONDS)
-        return code
 
     # What the system knows about it
 
@@ -137,14 +92,8 @@ class ProgramServer:
 @contextmanager
 def served(folder: Path, agents: Mapping[str, Mapping[str, Any]], *flags: str) -> Iterator[ProgramServer]:
     """A server that runs, and is killed at the end if it still does."""
-    server = ProgramServer(folder, agents, *flags)
-    try:
-        yield server.ready()
-    finally:
-        if server.process.poll() is None:
-            server.kill()
-        else:
-            server.wait()
+    with ProgramServer(folder, agents, *flags) as server:
+        yield server
 
 
 def _table(name: str, table: Mapping[str, Any]) -> str:

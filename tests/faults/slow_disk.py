@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import queue
-import random
-import re
 import select
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command import DRAGOMAN, inherited_environment
+from support.ports import free_port
+from support.server_process import ServerProcess
 
 HERE = Path(__file__).parent
-SOURCE = HERE.parents[1] / "src"
 SECONDS = 60  # a start takes a second, and some more on a slow disk
 
 
@@ -43,7 +39,7 @@ class SlowDisk:
     def __init__(self, folder: Path, *flags: str) -> None:
         self.folder = folder
         self.effects = folder / "effects.jsonl"
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._flags = flags
         self._library = compiled(folder)
@@ -81,16 +77,15 @@ class SlowDisk:
     def launch(self, *, ready: bool = True) -> SlowServer:
         """Start a server at the one address; by default wait until it answers."""
         environment = {
-            **os.environ,
-            "PYTHONPATH": str(SOURCE),
+            **inherited_environment(),
             "EFFECTS_FILE": str(self.effects),
             "LD_PRELOAD": str(self._library),
             "SLOW_FSYNC": str(self._armed),
         }
         store = f"sqlite:///{self.folder / 'tasks.db'}"
         agent = str(HERE / "effects_agent.py")
-        command = [sys.executable, "-m", "dragoman.cli.main", "serve", agent, "--port", str(self.port)]
-        server = SlowServer([*command, "--store", store, *self._flags], self.folder, environment)
+        command = [*DRAGOMAN, "serve", agent, "--port", str(self.port), "--store", store, *self._flags]
+        server = SlowServer(command, self.folder, environment=environment, seconds=SECONDS)
         self.servers.append(server)
         if ready:
             server.ready()
@@ -105,64 +100,14 @@ class SlowDisk:
     def close(self) -> None:
         """End every server that still runs."""
         for server in self.servers:
-            if server.process.poll() is None:
-                server.kill()
+            server.close()
 
 
-class SlowServer:
+class SlowServer(ServerProcess):
     """One process of it."""
 
-    def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env=environment,
-        )
-        self.output: list[str] = []
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-    def _listen(self) -> None:
-        assert self.process.stderr is not None
-        with self.process.stderr:
-            for line in self.process.stderr:
-                self.output.append(line)
-                self._lines.put(line)
-        self._lines.put(None)
-
-    def ready(self) -> None:
-        """Wait until it announces its address."""
-        while (line := self._lines.get(timeout=SECONDS)) is not None:
-            if re.match(r"\s+card\s+http://", line):
-                return
-        raise AssertionError("the server did not start:\n" + "".join(self.output))
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(timeout=SECONDS)
-        self._listener.join(SECONDS)
-
     def kill_after(self, seconds: float) -> None:
-        """The same after a while, wherever it is by then."""
-        try:
+        """Kill it after a while, wherever it is by then."""
+        with suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-
-def _free_port() -> int:
-    """A port that stays free between two servers: none of those that connections are given by themselves."""
-    while True:
-        port = random.randint(20_000, 32_000)
-        with socket.socket() as tried:
-            try:
-                tried.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        self.kill()

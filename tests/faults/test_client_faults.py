@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
-import runpy
 import socket
 import ssl
 import tracemalloc
@@ -16,6 +15,22 @@ from typing import Any
 
 import pytest
 import trustme
+from support.stub_server import (
+    After,
+    AgentStub,
+    Close,
+    Hold,
+    Reset,
+    Stub,
+    card,
+    chunked,
+    event,
+    head,
+    html,
+    reply,
+    stream,
+    task,
+)
 
 from dragoman import Agent, Client, Context, Task
 from dragoman.client.connect import SHARED_CARDS
@@ -33,13 +48,6 @@ from dragoman.server.agent.in_process import connect as in_process
 from dragoman.server.build import build
 from dragoman.server.config.settings import Settings
 from dragoman.testing import Clock
-
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "unit" / "net" / "stub_server.py"))
-Stub, AgentStub, Got, After = STUB["Stub"], STUB["AgentStub"], STUB["Got"], STUB["After"]
-Close, Reset, Hold = STUB["Close"], STUB["Reset"], STUB["Hold"]
-reply, head, html, chunked = STUB["reply"], STUB["head"], STUB["html"], STUB["chunked"]
-card, task, event, stream = STUB["card"], STUB["task"], STUB["event"], STUB["stream"]
 
 MB = 1024 * 1024
 IN_TIME = 10
@@ -64,8 +72,8 @@ async def get_card(client: Client) -> Any:
     return await client.card()
 
 
-OPERATIONS = pytest.mark.rows("call", [send, get_task, streamed])
-TRANSPORTS = pytest.mark.rows("transport", ["jsonrpc", "rest"])
+OPERATIONS = pytest.mark.parametrize("call", [send, get_task, streamed])
+TRANSPORTS = pytest.mark.parametrize("transport", ["jsonrpc", "rest"])
 
 
 async def problem(client: Client, call: Call) -> DragomanError:
@@ -201,7 +209,7 @@ async def test_https_on_a_plain_address_is_told() -> None:
 
 @OPERATIONS
 @TRANSPORTS
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("answer", "kind", "says", "status"),
     [
         (html(404), BadResponse, "there is no A2A at", 404),
@@ -256,7 +264,7 @@ async def test_an_answer_that_holds_nothing_is_a_clear_error(call: Call, transpo
 
 @OPERATIONS
 @TRANSPORTS
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("answer", "reason"),
     [
         (Close, "CONNECTION_LOST"),
@@ -282,7 +290,7 @@ async def test_an_answer_that_breaks_off_or_never_comes_is_told_in_time(
     assert error.arrived is None  # it may have been read
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("answer", "kind", "says"),
     [
         (html(404), BadCard, "there is no agent card at .*HTTP 404 .*agent-card.json.*HTTP 404 .*agent.json"),
@@ -358,15 +366,15 @@ async def test_a_message_whose_stream_does_not_begin_is_sent_again_under_the_sam
 
 
 async def test_a_stream_that_says_what_is_not_a2a_is_a_clear_error() -> None:
-    for said in (b"data: <html>\n\n", b"data: {}\n\n", b"data: []\n\n", b'data: {"jsonrpc":"2.0","result":{}}\n\n'):
-        answer = head(200, "text/event-stream", Connection="close") + said
+    for chunk in (b"data: <html>\n\n", b"data: {}\n\n", b"data: []\n\n", b'data: {"jsonrpc":"2.0","result":{}}\n\n'):
+        answer = head(200, "text/event-stream", Connection="close") + chunk
         async with AgentStub(lambda _, answer=answer: answer) as stub:
             assert isinstance(await problem(Client(stub.url, **QUICK), streamed), BadResponse)
 
 
 async def test_an_error_within_a_stream_is_that_error() -> None:
-    said = b'data: {"jsonrpc":"2.0","id":"1","error":{"code":-32602,"message":"no such skill"}}\n\n'
-    async with AgentStub(lambda _: head(200, "text/event-stream", Connection="close") + said) as stub:
+    chunk = b'data: {"jsonrpc":"2.0","id":"1","error":{"code":-32602,"message":"no such skill"}}\n\n'
+    async with AgentStub(lambda _: head(200, "text/event-stream", Connection="close") + chunk) as stub:
         error = await problem(Client(stub.url, **QUICK), streamed)
     assert isinstance(error, A2AError)
     assert (error.code, str(error)) == (-32602, "no such skill")
@@ -377,7 +385,7 @@ async def test_an_error_within_a_stream_is_that_error() -> None:
 
 @OPERATIONS
 @TRANSPORTS
-@pytest.mark.rows("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_to_another_origin_is_an_error_and_that_origin_hears_nothing(
     status: int, call: Call, transport: str
 ) -> None:
@@ -469,8 +477,8 @@ async def little_memory(most: int) -> AsyncIterator[None]:
 
 @OPERATIONS
 @TRANSPORTS
-@pytest.mark.rows("kind", ["text/html", "application/octet-stream", "image/png", ""])
-@pytest.mark.rows("length", [True, False])
+@pytest.mark.parametrize("kind", ["text/html", "application/octet-stream", "image/png", ""])
+@pytest.mark.parametrize("length", [True, False])
 async def test_garbage_that_is_no_json_is_not_read_for_long(
     kind: str, length: bool, call: Call, transport: str
 ) -> None:

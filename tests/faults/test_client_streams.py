@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import random
-import sys
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from support import cutting_proxy as proxy
 
 from dragoman import Agent, Client, Context, Part, State
 from dragoman.errors import CannotConnect
@@ -34,20 +31,6 @@ WIRES = [
     ("jsonrpc", "0.1"),
 ]
 wires = pytest.mark.parametrize(("transport", "protocol"), WIRES)
-
-
-def _load() -> ModuleType:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec = importlib.util.spec_from_file_location("cutting_proxy", Path(__file__).with_name("cutting_proxy.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-proxy = _load()
 
 
 class Storyteller:
@@ -95,7 +78,7 @@ async def through(teller: Storyteller, cuts: list[Any], **options: Any) -> Async
             yield client, between
 
 
-async def told(stream: Any) -> list[Any]:
+async def events_of(stream: Any) -> list[Any]:
     return [event async for event in stream]
 
 
@@ -130,7 +113,7 @@ async def test_a_stream_cut_twenty_times_says_every_word_once(transport: str, pr
     teller = Storyteller()
     async with through(teller, random_cuts(seed), transport=transport, protocol=protocol) as (client, between):
         stream = client.stream("go")
-        events = await told(stream)
+        events = await events_of(stream)
         assert between.made == CUTS
         is_whole(events, stream.task, WORDS)
         assert (await client.get_task(stream.task)).text == "".join(WORDS)
@@ -157,7 +140,7 @@ async def test_it_does_not_matter_where_a_stream_is_cut(kind: str) -> None:
     teller = Storyteller(len(cuts))
     async with through(teller, cuts) as (client, between):
         stream = client.stream("go")
-        is_whole(await told(stream), stream.task, teller.words)
+        is_whole(await events_of(stream), stream.task, teller.words)
         assert between.made == len(cuts)
 
 
@@ -167,7 +150,7 @@ async def test_what_stands_beside_the_answer_is_told_once_too(transport: str, pr
     cuts = [proxy.after_frames(4), proxy.after_frames(1), proxy.before_the_head(), proxy.after_frames(2, 9)]
     async with through(teller, cuts, transport=transport, protocol=protocol) as (client, _):
         stream = client.stream(tool="notes")
-        is_whole(await told(stream), stream.task, ["before ", *teller.words, "after"])
+        is_whole(await events_of(stream), stream.task, ["before ", *teller.words, "after"])
         assert stream.task.data == 1
 
 
@@ -177,7 +160,7 @@ async def test_a_subscription_is_taken_up_again_as_well() -> None:
     async with through(teller, cuts) as (client, between):
         task = await client.send("go", wait=False)
         stream = client.subscribe(task)
-        events = await told(stream)
+        events = await events_of(stream)
         answer = ""
         for event in events:
             answer = event.text if event.replaces else answer + event.text
@@ -185,7 +168,7 @@ async def test_a_subscription_is_taken_up_again_as_well() -> None:
         assert between.made == 3
         # From the middle: only what comes after.
         middle = events[-5].id
-        rest = await told(client.subscribe(task, after=middle))
+        rest = await events_of(client.subscribe(task, after=middle))
         assert [(event.id, event.text) for event in rest] == [(event.id, event.text) for event in events[-4:]]
 
 
@@ -209,7 +192,7 @@ async def test_a_message_is_not_sent_again_when_its_answer_breaks_off(transport:
     teller = Storyteller(1)
     async with through(teller, [proxy.after_frames(0, 60)], transport=transport, protocol=protocol) as (client, _):
         with pytest.raises(CannotConnect) as caught:
-            await told(client.stream("go"))
+            await events_of(client.stream("go"))
         assert (caught.value.reason, caught.value.status) == ("CONNECTION_LOST", 200)
         assert len([task async for task in client.list_tasks()] if protocol[0] == "1" else [0]) == 1
     assert teller.runs == 1
@@ -220,7 +203,7 @@ async def test_a_task_of_our_naming_is_found_when_the_answer_to_its_message_brea
     cut = proxy.after_frames(0, 60)
     async with through(teller, [cut, cut], transport="jsonrpc", protocol="0.1") as (client, between):
         stream = client.stream("go")
-        await told(stream)
+        await events_of(stream)
         assert stream.task.text == "".join(teller.words)
         assert between.made == 2
     assert teller.runs == 1
@@ -234,7 +217,7 @@ async def test_who_stops_reading_hangs_up_and_the_task_goes_on() -> None:
             if event.text:
                 break
         await client.close()
-        await between.until_nobody_is_connected()
+        await between.until_unused()
         async with Client(between.url) as another:
             assert (await another.get_task(stream.task)).state is State.WORKING
             teller.left_alone.set_result(None)
@@ -249,7 +232,7 @@ async def test_the_connection_of_a_stream_that_is_left_is_closed_at_once() -> No
             async for event in events:
                 if event.text:
                     break
-        await between.until_nobody_is_connected()
+        await between.until_unused()
         assert (await client.get_task(stream.task)).state is State.WORKING
         teller.left_alone.set_result(None)
 
@@ -258,19 +241,19 @@ async def test_a_reader_who_is_cancelled_hangs_up_and_the_task_goes_on() -> None
     teller = Storyteller(0)
     async with through(teller, []) as (client, between):
         stream = client.stream(tool="quiet")
-        heard = asyncio.Event()
+        received = asyncio.Event()
 
         async def read() -> None:
             async for event in stream:
                 if event.text:
-                    heard.set()
+                    received.set()
 
         reader = asyncio.ensure_future(read())
-        await heard.wait()
+        await received.wait()
         reader.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reader
-        await between.until_nobody_is_connected()
+        await between.until_unused()
         assert (await client.get_task(stream.task)).state is State.WORKING
         teller.left_alone.set_result(None)
         assert (await client.wait(stream.task)).text == "one two"
@@ -283,7 +266,7 @@ async def test_many_streams_of_one_client_are_cut_and_none_loses_a_word() -> Non
     cuts = [proxy.after_frames(dice.randint(1, 4), dice.randint(0, 40), dice.choice(["fin", "rst"])) for _ in range(60)]
     async with through(teller, cuts) as (client, between):
         streams = [client.stream("go") for _ in range(20)]
-        for stream, events in zip(streams, await asyncio.gather(*map(told, streams)), strict=True):
+        for stream, events in zip(streams, await asyncio.gather(*map(events_of, streams)), strict=True):
             is_whole(events, stream.task, teller.words)
         assert between.made > 20
     assert teller.runs == 20

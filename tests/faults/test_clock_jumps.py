@@ -9,11 +9,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from support.clocks import SettableClock
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.retention import SWEEP_SECONDS, Janitor, Retention
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     GetTaskRequest,
@@ -27,7 +28,6 @@ from dragoman.model.state import Role, State
 from dragoman.server.agent.in_process import connect
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.testing import Clock
 
 pytestmark = pytest.mark.fault
 
@@ -36,28 +36,9 @@ JUMPS = (-3 * DAY, 5 * DAY, -400 * DAY, 399 * DAY, -1)
 SECONDS = 10
 
 
-class Wall(Clock):
-    """A clock that can be set while its timers go on, as those of a machine do."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.offset_ms = 0
-
-    def now(self) -> int:
-        return super().now() + self.offset_ms
-
-    def jump(self, seconds: float) -> None:
-        """Set the clock, as an administrator or a time server does."""
-        self.offset_ms += round(seconds * 1000)
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Any:
-        assert seconds >= 0, "nobody waits for the past"
-        return super().call_later(seconds, callback)
-
-
 @pytest.fixture
-def clock() -> Wall:
-    return Wall()
+def clock() -> SettableClock:
+    return SettableClock()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -107,7 +88,7 @@ Start = Callable[[Any], Awaitable[Engine]]
 
 
 @pytest.fixture
-async def start(store: Any, clock: Wall) -> AsyncIterator[Start]:
+async def start(store: Any, clock: SettableClock) -> AsyncIterator[Start]:
     connections: list[Any] = []
 
     async def start(run: Any) -> Engine:
@@ -125,7 +106,7 @@ async def say(ctx: Any) -> Any:
     yield ctx.text
 
 
-async def test_the_events_of_a_task_keep_their_order(start: Start, clock: Wall) -> None:
+async def test_the_events_of_a_task_keep_their_order(start: Start, clock: SettableClock) -> None:
     async def jumping(ctx: Any) -> Any:
         for seconds in JUMPS:
             await ctx.progress(f"{seconds}")
@@ -146,7 +127,7 @@ async def test_the_events_of_a_task_keep_their_order(start: Start, clock: Wall) 
         )
 
 
-async def test_a_list_shows_every_task_once_a_page_at_a_time(start: Start, clock: Wall) -> None:
+async def test_a_list_shows_every_task_once_a_page_at_a_time(start: Start, clock: SettableClock) -> None:
     engine = await start(say)
     made: list[str] = []
     for seconds in (0, *JUMPS):
@@ -158,7 +139,9 @@ async def test_a_list_shows_every_task_once_a_page_at_a_time(start: Start, clock
         assert found == await engine.pages(100)
 
 
-async def test_a_list_goes_on_where_it_was_when_the_clock_jumps_between_two_pages(start: Start, clock: Wall) -> None:
+async def test_a_list_goes_on_where_it_was_when_the_clock_jumps_between_two_pages(
+    start: Start, clock: SettableClock
+) -> None:
     engine = await start(say)
     made = [(await engine.send()).id for _ in range(6)]
     first = await engine.service.list(CallContext(), ListTasksRequest(page_size=3))
@@ -167,7 +150,9 @@ async def test_a_list_goes_on_where_it_was_when_the_clock_jumps_between_two_page
     assert sorted(task.id for task in (*first.tasks, *rest.tasks)) == sorted(made)
 
 
-async def test_a_message_sent_again_after_the_clock_went_back_runs_nothing_twice(start: Start, clock: Wall) -> None:
+async def test_a_message_sent_again_after_the_clock_went_back_runs_nothing_twice(
+    start: Start, clock: SettableClock
+) -> None:
     engine = await start(say)
     message_id = str(uuid4())
     first = await engine.send(message_id=message_id)
@@ -179,7 +164,7 @@ async def test_a_message_sent_again_after_the_clock_went_back_runs_nothing_twice
 
 
 async def test_a_message_is_forgotten_when_the_clock_goes_forward_and_known_from_then_on(
-    start: Start, clock: Wall
+    start: Start, clock: SettableClock
 ) -> None:
     engine = await start(say)
     message_id = str(uuid4())
@@ -191,7 +176,7 @@ async def test_a_message_is_forgotten_when_the_clock_goes_forward_and_known_from
     assert (third.result.id, third.repeat) == (second.result.id, True)
 
 
-async def test_who_waits_for_news_waits_as_long_as_before(start: Start, clock: Wall) -> None:
+async def test_who_waits_for_news_waits_as_long_as_before(start: Start, clock: SettableClock) -> None:
     go_on = asyncio.Event()
 
     async def waiting(ctx: Any) -> Any:
@@ -212,7 +197,7 @@ async def test_who_waits_for_news_waits_as_long_as_before(start: Start, clock: W
     assert (await engine.records(task))[-1].state is State.COMPLETED
 
 
-async def sweep(store: Any, clock: Wall, retention: Retention) -> None:
+async def sweep(store: Any, clock: SettableClock, retention: Retention) -> None:
     """What a janitor does who starts now, and looks again after a minute."""
     janitor = Janitor(store, clock, retention)
     janitor.start()
@@ -223,7 +208,7 @@ async def sweep(store: Any, clock: Wall, retention: Retention) -> None:
     await janitor.stop()
 
 
-async def test_a_clock_that_went_back_deletes_nothing_early(start: Start, store: Any, clock: Wall) -> None:
+async def test_a_clock_that_went_back_deletes_nothing_early(start: Start, store: Any, clock: SettableClock) -> None:
     engine = await start(say)
     before = await engine.send()
     clock.jump(-30 * DAY)
@@ -239,7 +224,7 @@ async def test_a_clock_that_went_back_deletes_nothing_early(start: Start, store:
 
 
 async def test_what_ended_before_a_clock_was_put_right_is_compacted_all_the_same(
-    start: Start, store: Any, clock: Wall
+    start: Start, store: Any, clock: SettableClock
 ) -> None:
     engine = await start(say)
     clock.jump(10 * DAY)  # it is wrong

@@ -19,7 +19,7 @@ import pytest
 from cluster.processes.nodes import Node
 from faults.read_only_disk import ReadOnlyDisk
 from postgres_server import NoPostgres, PostgresServer, with_database
-from small_disk import small_disk
+from support.small_disk import small_disk
 
 pytestmark = [
     pytest.mark.fault,

@@ -61,12 +61,12 @@ def test_a_store_on_a_read_only_disk_is_refused_and_opened_once_it_can_be_writte
     server.stop()
     assert server.wait() == 0
     assert _mounts("-o", "remount,ro", str(disk))
-    said = refusal(launch(*where, ready=False))
-    assert f"the store {disk / 'tasks.db'} cannot be opened: Read-only file system" in said
-    assert "use another --store" in said
+    text = refusal(launch(*where, ready=False))
+    assert f"the store {disk / 'tasks.db'} cannot be opened: Read-only file system" in text
+    assert "use another --store" in text
     # A store that is not there yet cannot be made either.
-    said = refusal(launch("--store", f"sqlite:///{disk / 'new' / 'tasks.db'}", ready=False))
-    assert "cannot be opened: Read-only file system" in said
+    text = refusal(launch("--store", f"sqlite:///{disk / 'new' / 'tasks.db'}", ready=False))
+    assert "cannot be opened: Read-only file system" in text
     assert _mounts("-o", "remount,rw", str(disk))
     assert launch(*where).get(task["id"]) == task
 
@@ -84,10 +84,10 @@ def test_a_file_that_lost_its_end_is_refused_with_what_to_do(launch: Any, tmp_pa
     file = tmp_path / "tasks.db"
     with file.open("r+b") as opened:
         opened.truncate(file.stat().st_size - missing)
-    said = refusal(launch(ready=False))
-    assert f"the store {file} is damaged" in said
-    assert "dragoman doctor" in said
-    assert "backup" in said
+    text = refusal(launch(ready=False))
+    assert f"the store {file} is damaged" in text
+    assert "dragoman doctor" in text
+    assert "backup" in text
 
 
 def test_a_file_that_lost_all_but_its_beginning_is_refused(launch: Any, tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_a_file_that_lost_all_but_its_beginning_is_refused(launch: Any, tmp_path
     for size in (PAGE, 1000, 50):
         with (tmp_path / "tasks.db").open("r+b") as opened:
             opened.truncate(size)
-        said = refusal(launch(ready=False))
-        assert "is damaged" in said or "is not a store of Dragoman" in said
+        text = refusal(launch(ready=False))
+        assert "is damaged" in text or "is not a store of Dragoman" in text
 
 
 def test_damage_in_the_middle_ends_what_meets_it_with_an_error_and_nothing_else(launch: Any, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ tests/soak kills one a hundred times.
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,22 +15,12 @@ from uuid import uuid4
 
 import httpx2
 import pytest
+from faults import slow_disk
 
 pytestmark = pytest.mark.fault
 
 NUMBER = 5
 COMPLETED, FAILED = "TASK_STATE_COMPLETED", "TASK_STATE_FAILED"
-
-
-def _beside(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-slow_disk = _beside("slow_disk")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -18,9 +17,10 @@ import httpx2
 import mcp
 import pytest
 from mcp.client.stdio import StdioServerParameters
+from support.server_process import ServerProcess
 
 from dragoman import Client
-from dragoman.client.discovery import CardCache
+from dragoman.client.cards import CardCache
 from dragoman.clock import SystemClock
 from dragoman.errors import ConfigError, ResponseTooLarge, TaskFailed
 from dragoman.testing import served
@@ -311,28 +311,12 @@ def test_a_variable_sets_the_limit_of_the_command_line(endless: Endless, url: st
 def test_a_server_in_front_fails_the_task_cancels_the_one_behind_and_stays(
     endless: Endless, url: str, tmp_path: Path
 ) -> None:
-    with subprocess.Popen(
-        [*DRAGOMAN, "serve", "--a2a", url, "--port", "0", "--limits-remote-bytes", str(LIMIT)],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            found = None
-            while found is None:
-                line = process.stderr.readline()
-                assert line
-                found = re.match(r"\s+card\s+(http://\S+?)/\.well-known", line)
-            front = found[1]
-            with pytest.raises(TaskFailed, match="sends more than 1 MB, the limit of this server"):
-                asyncio.run(_called(front))
-            assert endless.canceled.wait(SECONDS)
-            assert httpx2.get(f"{front}/healthz", timeout=SECONDS).status_code == 200
-        finally:
-            process.kill()
+    flags = ("--limits-remote-bytes", str(LIMIT))
+    with ServerProcess.serve(tmp_path, "--a2a", url, *flags, store=None, environment=environment(tmp_path)) as server:
+        with pytest.raises(TaskFailed, match="sends more than 1 MB, the limit of this server"):
+            asyncio.run(_called(server.url))
+        assert endless.canceled.wait(SECONDS)
+        assert httpx2.get(f"{server.url}/healthz", timeout=SECONDS).status_code == 200
     assert endless.sent < MOST
 
 
@@ -351,6 +335,6 @@ async def test_an_mcp_host_is_told_that_a_task_brings_too_much(endless: Endless,
     async with asyncio.timeout(SECONDS), mcp.Client(program) as client:
         begun = await client.call_tool("send_streaming_message", {"agent_id": url, "text": "go"})
         task_id = json.loads(begun.content[0].text)["task_id"]  # pyright: ignore
-        told = await client.call_tool("subscribe_to_task", {"task_id": task_id, "wait_seconds": SECONDS})
-    assert "the task has brought more than 1 MB" in str(told)
+        expected = await client.call_tool("subscribe_to_task", {"task_id": task_id, "wait_seconds": SECONDS})
+    assert "the task has brought more than 1 MB" in str(expected)
     assert endless.sent < MOST

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from http2_frames import (
+from support.http2_frames import (
     CONTINUATION,
     END_HEADERS,
     END_STREAM,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import queue
-import re
 import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command import DRAGOMAN, inherited_environment
+from support.server_process import ServerProcess
 
 from dragoman import Client, State, Task
 
@@ -24,63 +21,19 @@ SECONDS = 30
 HALVES = [f"{number} " for number in range(28)]
 
 
-class Front:
-    """`dragoman serve --a2a` in a process of its own."""
-
-    def __init__(self, folder: Path, behind: str, *flags: str) -> None:
-        command = [sys.executable, "-m", "dragoman.cli.main", "serve", "--a2a", behind, "--port", "0"]
-        self.process = subprocess.Popen(
-            [*command, "--store", f"sqlite:///{folder / 'front.db'}", *flags],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        )
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        self.url = ""
-
-    def _listen(self) -> None:
-        assert self.process.stderr is not None
-        with self.process.stderr:
-            for line in self.process.stderr:
-                self._lines.put(line)
-        self._lines.put(None)
-
-    def ready(self) -> Front:
-        """Wait until it announces its address."""
-        said: list[str] = []
-        while (line := self._lines.get(timeout=SECONDS)) is not None:
-            said.append(line)
-            if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
-                self.url = found[1]
-                return self
-        raise AssertionError("the server did not start:\n" + "".join(said))
-
-    def end(self, how: signal.Signals = signal.SIGKILL) -> int:
-        """End it, and give its exit code."""
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        code = self.process.wait(SECONDS)
-        self._listener.join(SECONDS)
-        return code
-
-
 @pytest.fixture
-def front(tmp_path: Path) -> Generator[Callable[..., Front]]:
+def front(tmp_path: Path) -> Generator[Callable[..., ServerProcess]]:
     """Start servers in front of an agent, all on one file. Those that still run at the end are killed."""
-    fronts: list[Front] = []
+    fronts: list[ServerProcess] = []
 
-    def start(behind: str, *flags: str) -> Front:
-        fronts.append(Front(tmp_path, behind, *flags))
+    def start(behind: str, *flags: str) -> ServerProcess:
+        command = [*DRAGOMAN, "serve", "--a2a", behind, "--port", "0", "--store", f"sqlite:///{tmp_path / 'front.db'}"]
+        fronts.append(ServerProcess([*command, *flags], tmp_path, environment=inherited_environment()))
         return fronts[-1].ready()
 
     yield start
     for each in fronts:
-        each.end()
+        each.close()
 
 
 @pytest.fixture
@@ -133,7 +86,7 @@ async def test_what_is_said_behind_while_nobody_is_in_front_is_not_lost(
     async with Client(first.url) as client, Client(behind.url) as direct:
         stream = client.stream(tool="halves", arguments={"pipe": pipe.name})
         seen = await read(stream, HALVES[6])
-        first.end()
+        first.kill()
         pipe.write_text("go on")
         [theirs] = [each async for each in direct.list_tasks()]
         assert (await direct.wait(theirs)).state is State.COMPLETED
@@ -151,7 +104,7 @@ async def test_tasks_at_rest_are_read_and_answered_after_a_kill(front: Any, behi
         ended = await client.send(tool="echo", arguments={"text": "hello"})
         asked = await client.send(tool="plan", arguments={"city": "Faro"})
         assert asked.question == "How many days?"
-        first.end()
+        first.kill()
     second = front(behind.url)
     async with Client(second.url) as client:
         assert await client.get_task(ended) == ended
@@ -168,7 +121,7 @@ async def test_an_agent_behind_that_has_forgotten_its_tasks_fails_them_with_a_pl
         asked = await client.send(tool="plan")
         stream = client.stream(tool="hang", arguments={"words": 3})
         await read(stream, "2 ")
-        first.end()
+        first.kill()
     behind.kill()
     again = launch("--store", "memory:", "--port", behind.url.rpartition(":")[2])
     assert again.url == behind.url

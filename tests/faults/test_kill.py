@@ -23,10 +23,6 @@ def text_of(task: dict[str, Any]) -> str:
     return "".join(part.get("text", "") for artifact in task["artifacts"] for part in artifact["parts"])
 
 
-def reason(task: dict[str, Any]) -> str:
-    return task["status"]["message"]["parts"][0]["text"]
-
-
 def read_until(events: Any, number: int) -> list[Any]:
     """That many events, and then the server is of no use any more."""
     return list(islice(events, number))
@@ -41,26 +37,6 @@ def rest_is_lost(events: Any) -> list[Any]:
 
 
 # In the middle of a stream
-
-
-def test_a_killed_stream_goes_on_after_the_restart_without_gap_or_repetition(launch: Any) -> None:
-    before = launch()
-    with before.stream("SendStreamingMessage", before.params("hang")) as events:
-        seen = read_until(events, 7)  # the task, its status and five words
-        before.kill()
-    task_id = seen[0].result["task"]["id"]
-    assert [event.text for event in seen[2:]] == [f"{number} " for number in range(5)]
-    after = launch()
-    rest = after.follow(task_id, seen[-1].id)
-    assert [event.id for event in (*seen, *rest)] == list(range(1, len(seen) + len(rest) + 1))
-    assert rest[-1].state == FAILED
-    task = after.get(task_id)
-    assert (task["status"]["state"], reason(task)) == (FAILED, "interrupted by a restart")
-    assert text_of(task) == "0 1 2 3 4 "
-    # From any point, the same bytes as before.
-    for point in (0, 1, 4):
-        again = after.follow(task_id, point)
-        assert again == [*seen[point:], *rest]
 
 
 def test_whatever_a_reader_saw_of_a_torrent_is_still_there(launch: Any) -> None:

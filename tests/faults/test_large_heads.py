@@ -29,15 +29,15 @@ def connected(server: Any) -> socket.socket:
 
 def until_closed(connection: socket.socket) -> bytes:
     """Everything the server says until it closes the connection."""
-    said = b""
+    received = b""
     while True:
         try:
             chunk = connection.recv(65536)
         except ConnectionError:
-            return said
+            return received
         if not chunk:
-            return said
-        said += chunk
+            return received
+        received += chunk
 
 
 def poured(connection: socket.socket, pieces: Iterator[bytes]) -> bytes:
@@ -60,10 +60,10 @@ def answered(connection: socket.socket) -> bytes:
 
 def whole_answer(connection: socket.socket) -> tuple[bytes, bytes]:
     """The head and the body of one answer with a length."""
-    said = b""
-    while b"\r\n\r\n" not in said:
-        said += connection.recv(65536)
-    head, _, body = said.partition(b"\r\n\r\n")
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(65536)
+    head, _, body = received.partition(b"\r\n\r\n")
     length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
     while len(body) < length:
         body += connection.recv(65536)
@@ -135,8 +135,8 @@ def test_a_head_without_end_is_refused_and_its_connection_closed(server: Any, fl
     start, piece = flood
     with connected(server) as connection:
         connection.sendall(start)
-        said = poured(connection, repeat(piece))
-    head, _, body = said.partition(b"\r\n\r\n")
+        received = poured(connection, repeat(piece))
+    head, _, body = received.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 431 ")
     assert b"connection: close" in head
     assert str(LIMIT) in json.loads(body)["error"]
@@ -166,9 +166,9 @@ def test_the_limit_is_a_setting_and_counts_for_each_request_of_a_connection_anew
 def test_requests_before_one_with_too_large_a_head_are_answered_first(server: Any) -> None:
     with connected(server) as connection:
         connection.sendall(request_of(server) * 2 + HEAD + b"X-Long: ")
-        said = poured(connection, repeat(b"x" * 50_000))
-    assert ANSWER.findall(said)[:2] == [b"200", b"200"]
-    assert said.count(b"TASK_STATE_COMPLETED") == 2
+        received = poured(connection, repeat(b"x" * 50_000))
+    assert ANSWER.findall(received)[:2] == [b"200", b"200"]
+    assert received.count(b"TASK_STATE_COMPLETED") == 2
 
 
 def test_requests_that_follow_each_other_without_waiting_are_all_answered(server: Any) -> None:
@@ -179,8 +179,8 @@ def test_requests_that_follow_each_other_without_waiting_are_all_answered(server
 
 def test_more_requests_than_may_wait_end_the_connection_after_their_answers(server: Any) -> None:
     with connected(server) as connection:
-        said = poured(connection, repeat(b"GET /healthz HTTP/1.1\r\n\r\n" * 1_000, 200))
-    answers = ANSWER.findall(said)
+        received = poured(connection, repeat(b"GET /healthz HTTP/1.1\r\n\r\n" * 1_000, 200))
+    answers = ANSWER.findall(received)
     assert set(answers) == {b"200"}
     assert len(answers) < 20_000
 

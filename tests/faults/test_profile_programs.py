@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from faults import program_server as at
 
 from dragoman import Client, State
 
@@ -25,17 +25,6 @@ PROFILES = ("codex", "gemini", "opencode", "claude")
 KINDS = [*PROFILES[:2], *(pytest.param(name, marks=pytest.mark.soak) for name in PROFILES[2:])]
 MB = 1_000_000
 SECRETS = {"DRAGOMAN_SECRET": "the secret of the server", "AWS_SECRET_ACCESS_KEY": "k", "PGPASSWORD": "p"}
-
-
-def _beside(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-at = _beside("program_server")
 
 
 @pytest.fixture(scope="module")

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import odd_programs as odd
+from faults import program_crash as crash
+from faults import program_server as at
 
 from dragoman import Client, State
 
 pytestmark = [pytest.mark.fault, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
-
-def _beside(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-crash = _beside("program_crash")
-at, odd = crash.at, crash.odd
 
 INTERRUPTED = "interrupted by a restart"
 
@@ -96,7 +87,7 @@ async def test_a_server_that_stops_without_patience_ends_its_programs(tmp_path: 
         tasks = [await crash.begin(server, name, leash) for name in agents]
         await leash.ready(crash.lines_of(agents))
         guard = at.Watched(server.guard)
-        assert await asyncio.to_thread(server.stop) == 0
+        assert await asyncio.to_thread(server.end) == 0
         assert await leash.free() == ""
         await guard.gone()
     with at.served(tmp_path, agents) as server:
@@ -111,7 +102,7 @@ async def test_a_server_that_stops_with_patience_lets_a_program_finish_whose_cal
         async with Client(server.url) as client:
             sending = asyncio.ensure_future(client.send(str(leash.path)))
             await leash.ready()
-            stopping = asyncio.ensure_future(asyncio.to_thread(server.stop))
+            stopping = asyncio.ensure_future(asyncio.to_thread(server.end))
             leash.release()
             task: Any = await sending
         assert (task.state, task.text) == (State.COMPLETED, f"done: {leash.path}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from faults import odd_programs as odd
+from faults import program_crowd as crowd
+from faults import program_server as at
 
 from dragoman import Agent, Client, File, State, User
 from dragoman.model.error import Unauthenticated
@@ -17,17 +19,6 @@ from dragoman.testing import served
 
 pytestmark = [pytest.mark.fault, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
-
-def _beside(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-crowd = _beside("program_crowd")
-at, odd = crowd.at, crowd.odd
 
 FILES = """
 mkdir -p sub/deeper .secret
@@ -122,7 +113,7 @@ async def test_a_program_that_works_for_too_long_fails_in_time_and_is_gone(serve
 
 @pytest.mark.requirement("S3-22", "S3-56")
 @pytest.mark.parametrize(
-    ("agent", "said"),
+    ("agent", "expected"),
     [
         ("breaks", ["half of it", "the program ended with exit code 7: no more paper"]),
         ("says-error", ["out of paper"]),
@@ -130,10 +121,10 @@ async def test_a_program_that_works_for_too_long_fails_in_time_and_is_gone(serve
         ("asks", ["the program asks, and cannot be answered here: Which?"]),
     ],
 )
-async def test_a_program_that_does_not_work_out_fails(server: Any, agent: str, said: list[str]) -> None:
+async def test_a_program_that_does_not_work_out_fails(server: Any, agent: str, expected: list[str]) -> None:
     task = await ended(server, server.send("go", agent, timeoutMs=60_000).json(), agent)
     assert task["state"] == "failed"
-    assert sorted(words(task)) == sorted(said)
+    assert sorted(words(task)) == sorted(expected)
 
 
 @pytest.mark.requirement("S3-22")
@@ -205,7 +196,7 @@ async def test_messages_of_a_conversation_share_a_folder_and_callers_never_do(tm
         second = await notes(url, "ada", "two\n", "c")
         other = await notes(url, "ada", "three\n", "d")
         foreign = await notes(url, "bob", "four\n", "c")
-    assert [said for said, _ in (first, second, other, foreign)] == ["one", "one two", "three", "four"]
+    assert [text for text, _ in (first, second, other, foreign)] == ["one", "one two", "three", "four"]
     assert first[1] == second[1]
     assert len({first[1], other[1], foreign[1]}) == 3
 

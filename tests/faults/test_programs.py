@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,22 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import odd_programs as odd
+from faults import program_server as at
 
 from dragoman import Client, State
 
 pytestmark = [pytest.mark.fault, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 
-def _beside(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-at = _beside("program_server")
-odd = _beside("odd_programs")
 sh, python = odd.sh, odd.python
 
 BRIEF = {"grace": 0.2}
@@ -208,13 +199,13 @@ async def test_of_a_gigabyte_the_server_takes_its_limit_and_no_more(tmp_path: Pa
 
 async def test_a_reader_who_takes_its_time_gets_all_of_an_unlimited_output(server: Any, leash: Any) -> None:
     async with Client(f"{server.url}/agents/unlimited") as client:
-        heard: list[str] = []
+        received: list[str] = []
         async for event in client.stream(f"{leash.path} 20"):
-            if not heard:
+            if not received:
                 # It has been written before more of it is read.
                 assert await leash.ready() == ["written"]
-            heard.append(event.text)
-    assert "".join(heard) == "x" * (20 << 20)
+            received.append(event.text)
+    assert "".join(received) == "x" * (20 << 20)
 
 
 # -- that use a lot ----------------------------------------------------------------------------------------------------

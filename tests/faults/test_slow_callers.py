@@ -27,21 +27,21 @@ def connected(server: Any) -> socket.socket:
 
 def until_closed(connection: socket.socket) -> bytes:
     """Everything the server says until it closes the connection."""
-    said = b""
+    received = b""
     while True:
         try:
             chunk = connection.recv(65536)
         except ConnectionError:
-            return said
+            return received
         if not chunk:
-            return said
-        said += chunk
+            return received
+        received += chunk
 
 
 def trickled(connection: socket.socket, next_byte: Callable[[int], bytes]) -> bytes:
     """Send a byte whenever a tenth of a second has passed without an answer, until the server closes."""
     connection.settimeout(0.1)
-    said = b""
+    received = b""
     for number in range(10 * SECONDS):
         try:
             connection.sendall(next_byte(number))
@@ -49,10 +49,10 @@ def trickled(connection: socket.socket, next_byte: Callable[[int], bytes]) -> by
         except TimeoutError:
             continue
         except ConnectionError:
-            return said
+            return received
         if not chunk:
-            return said
-        said += chunk
+            return received
+        received += chunk
     raise AssertionError("the server waits for ever")
 
 
@@ -64,10 +64,10 @@ def request_of(server: Any, text: str = "hello", **headers: str) -> bytes:
 
 def answered(connection: socket.socket) -> bytes:
     """One answer with a length."""
-    said = b""
-    while b"\r\n\r\n" not in said:
-        said += connection.recv(65536)
-    head, _, body = said.partition(b"\r\n\r\n")
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(65536)
+    head, _, body = received.partition(b"\r\n\r\n")
     length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
     while len(body) < length:
         body += connection.recv(65536)
@@ -83,9 +83,9 @@ def test_a_body_that_never_comes_is_answered_and_its_connection_closed(server: A
     with connected(server) as connection:
         began = time.monotonic()
         connection.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
-        said = until_closed(connection)
+        received = until_closed(connection)
         took = time.monotonic() - began
-    head, _, body = said.partition(b"\r\n\r\n")
+    head, _, body = received.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 408 ")
     assert b"connection: close" in head.lower()
     assert json.loads(body)["error"]["code"] == -32600
@@ -98,9 +98,9 @@ def test_a_body_that_trickles_is_given_up_although_it_never_stands_still(server:
     head = HEAD.replace(b"POST / ", b"POST /message:send ") if rest else HEAD
     with connected(server) as connection:
         connection.sendall(head + b"Content-Length: 100000\r\n\r\n")
-        said = trickled(connection, lambda _: b"x")
-    assert said.startswith(b"HTTP/1.1 408 ")
-    assert b'"limit":"request_timeout"' in said
+        received = trickled(connection, lambda _: b"x")
+    assert received.startswith(b"HTTP/1.1 408 ")
+    assert b'"limit":"request_timeout"' in received
 
 
 def test_chunks_that_never_end_are_given_up(server: Any) -> None:
@@ -112,8 +112,8 @@ def test_chunks_that_never_end_are_given_up(server: Any) -> None:
 def test_headers_that_trickle_are_given_up(server: Any) -> None:
     with connected(server) as connection:
         connection.sendall(HEAD)
-        said = trickled(connection, lambda number: b"X-%d: y\r\n" % number)
-    assert said.startswith(b"HTTP/1.1 408 ")
+        received = trickled(connection, lambda number: b"X-%d: y\r\n" % number)
+    assert received.startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_connection_that_says_nothing_is_closed(server: Any) -> None:
@@ -125,8 +125,8 @@ def test_a_second_request_that_trickles_is_given_up_too(server: Any) -> None:
     with connected(server) as connection:
         connection.sendall(request_of(server))
         assert answered(connection).startswith(b"HTTP/1.1 200 ")
-        said = trickled(connection, lambda number: HEAD[number % len(HEAD) : number % len(HEAD) + 1])
-    assert said.startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 400 "))
+        received = trickled(connection, lambda number: HEAD[number % len(HEAD) : number % len(HEAD) + 1])
+    assert received.startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 400 "))
 
 
 def test_the_rest_of_a_body_that_was_refused_is_not_taken_for_ever(server: Any) -> None:

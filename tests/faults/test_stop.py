@@ -18,20 +18,6 @@ pytestmark = pytest.mark.fault
 COMPLETED = "TASK_STATE_COMPLETED"
 
 
-def test_a_second_server_on_the_same_file_refuses(launch: Any) -> None:
-    first = launch()
-    second = launch(ready=False)
-    assert second.wait() == 2
-    assert f"tasks.db is in use by pid {first.pid}: use another --store" in "".join(second.output)
-    assert "Traceback" not in "".join(second.output)
-    assert first.send("echo", "still here")["status"]["state"] == COMPLETED
-
-
-def test_a_killed_server_leaves_no_lock_behind(launch: Any) -> None:
-    launch().kill()
-    assert launch().send("echo", "hello")["status"]["state"] == COMPLETED
-
-
 @pytest.fixture
 def pipes(tmp_path: Path) -> list[Path]:
     """What runs of the skill `finish` wait for."""

@@ -8,15 +8,16 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx2
 import pytest
+from support.http_server import Raw
+from support.webhook_receiver import Delivery, WebhookReceiver
 
 from dragoman import Agent
 from dragoman.push import verify
@@ -28,102 +29,10 @@ SECONDS = 60.0
 EACH = 12
 
 
-class Came(NamedTuple):
-    """A webhook as it arrived."""
-
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def key(self) -> tuple[str, int]:
-        task, _, number = self.headers["idempotency-key"].split("/")
-        return task, int(number)
-
-    @property
-    def final(self) -> bool:
-        update = json.loads(self.body).get("statusUpdate")
-        return update is not None and update["status"]["state"] in ("TASK_STATE_COMPLETED", "TASK_STATE_FAILED")
-
-
-class Receiver:
-    """A webhook's receiver on a port of its own, which it can leave and come back to."""
-
-    def __init__(self) -> None:
-        self.came: list[Came] = []
-        self.news = threading.Condition()
-        self.status = 200
-        self.answer: Callable[[BaseHTTPRequestHandler], None] | None = None
-        self.port = 0
-        self._server: ThreadingHTTPServer | None = None
-        self.begin()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook"
-
-    def begin(self) -> None:
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if receiver._server is None:
-                    self.close_connection = True
-                    return
-                with receiver.news:
-                    headers = {name.lower(): value for name, value in self.headers.items()}
-                    receiver.came.append(Came(headers, body))
-                    receiver.news.notify_all()
-                if receiver.answer is not None:
-                    receiver.answer(self)
-                    return
-                self.send_response(receiver.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None: ...
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 128
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                """A caller that was killed in the middle is none of ours."""
-
-        self._server = Server(("127.0.0.1", self.port), Handler)
-        self.port = self._server.server_port
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self.leave()
-
-    def leave(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.shutdown()
-            server.server_close()
-
-    def wait(self, what: Callable[[], bool]) -> None:
-        with self.news:
-            assert self.news.wait_for(what, SECONDS), f"{len(self.came)} came"
-
-    def numbers(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = defaultdict(list)
-        for came in list(self.came):
-            found[came.key[0]].append(came.key[1])
-        return found
-
-    def ended(self) -> set[str]:
-        return {came.key[0] for came in list(self.came) if came.final}
-
-
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.leave()
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as receiver:
+        yield receiver
 
 
 @pytest.fixture
@@ -137,7 +46,7 @@ def hasty(launch: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return start
 
 
-def begin(server: Any, receiver: Receiver, skill: str = "echo", **more: Any) -> str:
+def begin(server: Any, receiver: WebhookReceiver, skill: str = "echo", **more: Any) -> str:
     params = {
         **server.params(skill, "hello"),
         "configuration": {"returnImmediately": True, "taskPushNotificationConfig": {"url": receiver.url, **more}},
@@ -145,25 +54,25 @@ def begin(server: Any, receiver: Receiver, skill: str = "echo", **more: Any) -> 
     return server.rpc("SendMessage", params)["result"]["task"]["id"]
 
 
-def assert_in_order(receiver: Receiver, tasks: list[str]) -> None:
-    """All events of every task, in order; what came twice came with the same key and the same words."""
+def assert_in_order(receiver: WebhookReceiver, tasks: list[str]) -> None:
+    """All events of every task, in order; a repeated one has the same key and the same body."""
     found = receiver.numbers()
     assert set(found) == set(tasks)
     for numbers in found.values():
         first = list(dict.fromkeys(numbers))
         assert first == sorted(first)
         assert first[0] == 2
-    words: dict[tuple[str, int], bytes] = {}
-    for came in receiver.came:
-        assert words.setdefault(came.key, came.body) == came.body
+    bodies: dict[str, bytes] = {}
+    for each in receiver.requests:
+        assert bodies.setdefault(each.key, each.body) == each.body
 
 
-def test_a_kill_and_an_outage_lose_nothing(hasty: Any, receiver: Receiver, tmp_path: Path) -> None:
+def test_a_kill_and_an_outage_lose_nothing(hasty: Any, receiver: WebhookReceiver, tmp_path: Path) -> None:
     before = hasty()
     tasks = [begin(before, receiver) for _ in range(EACH)]
-    receiver.wait(lambda: len(receiver.came) >= 4)
+    receiver.wait_for(lambda: len(receiver.requests) >= 4)
     # Away for a while, and in the middle of it the server dies.
-    receiver.leave()
+    receiver.close()
     tasks += [begin(before, receiver) for _ in range(EACH)]
     parked = begin(before, receiver, "plan")
     task = before.rpc("GetTask", {"id": parked}, version="1.1")["result"]
@@ -176,17 +85,17 @@ def test_a_kill_and_an_outage_lose_nothing(hasty: Any, receiver: Receiver, tmp_p
     # The outage outlasts several tries, also of the task that began last.
     while tasks[-1] not in after.until("tried 3 times"):
         pass
-    receiver.begin()
-    receiver.wait(lambda: receiver.ended() >= set(tasks) and len(receiver.numbers()[parked]) >= 2)
+    receiver.open()
+    receiver.wait_for(lambda: receiver.ended() >= set(tasks) and len(receiver.numbers()[parked]) >= 2)
     after.send("", "3", taskId=parked)
-    receiver.wait(lambda: parked in receiver.ended())
+    receiver.wait_for(lambda: parked in receiver.ended())
     assert_in_order(receiver, [*tasks, parked])
-    # What came before the kill and had not been written down came again, and nothing else did.
-    repeats = len(receiver.came) - len({came.key for came in receiver.came})
+    # What arrived before the kill and had not been written down is repeated, and nothing else.
+    repeats = len(receiver.requests) - len({each.key for each in receiver.requests})
     assert repeats <= EACH
     keys = httpx2.get(f"{after.url}/.well-known/jwks.json").json()
-    for came in receiver.came[-3:]:
-        assert verify(came.headers, came.body, jwks=keys).task.id == came.key[0]
+    for each in receiver.requests[-3:]:
+        assert verify(each.headers, each.body, jwks=keys).task.id == each.task
     after.stop()
     assert after.wait() == 0
     with closing(sqlite3.connect(tmp_path / "tasks.db")) as connection:
@@ -198,25 +107,25 @@ def test_a_kill_and_an_outage_lose_nothing(hasty: Any, receiver: Receiver, tmp_p
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
-def test_a_server_killed_again_and_again_brings_each_event_in_the_end(hasty: Any, receiver: Receiver) -> None:
+def test_a_server_killed_again_and_again_brings_each_event_in_the_end(hasty: Any, receiver: WebhookReceiver) -> None:
     tasks: list[str] = []
     for _ in range(3):
         server = hasty()
-        seen = len(receiver.came)
+        seen = len(receiver.requests)
         tasks += [begin(server, receiver) for _ in range(10)]
-        receiver.wait(lambda seen=seen: len(receiver.came) > seen)
+        receiver.wait_for(lambda seen=seen: len(receiver.requests) > seen)
         server.kill()
     hasty()
-    receiver.wait(lambda: receiver.ended() == set(tasks))
+    receiver.wait_for(lambda: receiver.ended() == set(tasks))
     assert_in_order(receiver, tasks)
 
 
-def test_the_first_webhook_of_a_process_finds_all_it_needs_loaded(receiver: Receiver, tmp_path: Path) -> None:
+def test_the_first_webhook_of_a_process_finds_all_it_needs_loaded(receiver: WebhookReceiver, tmp_path: Path) -> None:
     program = Path(__file__).with_name("first_webhook.py")
     command = [sys.executable, str(program), str(receiver.port), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
-    assert [came.key[1] for came in receiver.came] == [2, 3, 4]
+    assert [each.number for each in receiver.requests] == [2, 3, 4]
     loaded = json.loads(done.stdout)
     # A library takes a tenth of a second to load, which would be the first event's.
     heavy = {name.partition(".")[0] for name in loaded} & {"aiohttp", "yarl", "cryptography", "ssl", "jwt"}
@@ -233,24 +142,24 @@ def dragoman(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_dead_webhook_is_listed_and_retried_while_the_server_runs(
-    hasty: Any, receiver: Receiver, tmp_path: Path
+    hasty: Any, receiver: WebhookReceiver, tmp_path: Path
 ) -> None:
     server = hasty()
-    receiver.status = 410
+    receiver.answer = 410
     task = begin(server, receiver, id="mine", token="T0K3N")
-    receiver.wait(lambda: len(receiver.came) == 1)
+    receiver.wait_for(lambda: len(receiver.requests) == 1)
     listed: list[Any] = []
     while not listed or listed[0]["state"] != "dead":
         listed = json.loads(dragoman(tmp_path, "push", "list", "--json").stdout)
     (row,) = listed
     assert (row["task"], row["id"], row["url"], row["error"]) == (task, "mine", receiver.url, "HTTP 410")
-    said = dragoman(tmp_path, "push", "list").stdout
-    assert "dead" in said
-    assert "T0K3N" not in said
-    receiver.status = 200
+    listed = dragoman(tmp_path, "push", "list").stdout
+    assert "dead" in listed
+    assert "T0K3N" not in listed
+    receiver.answer = 200
     done = dragoman(tmp_path, "push", "retry", task, "mine")
     assert (done.returncode, done.stderr) == (0, "retrying 1 webhook\n")
-    receiver.wait(lambda: task in receiver.ended())
+    receiver.wait_for(lambda: task in receiver.ended())
     # The one it died of comes again, with the same key.
     assert receiver.numbers()[task] == [2, 2, 3, 4]
     while json.loads(dragoman(tmp_path, "push", "list", "--json").stdout):
@@ -260,52 +169,43 @@ def test_a_dead_webhook_is_listed_and_retried_while_the_server_runs(
 # -- a receiver that misbehaves --------------------------------------------------------------------------------------
 
 
-def raw(answer: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
-    def write(handler: BaseHTTPRequestHandler) -> None:
-        handler.wfile.write(answer)
-        handler.close_connection = True
-
-    return write
-
-
-def endless(handler: BaseHTTPRequestHandler) -> None:
-    """An answer without an end."""
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n")
-    with pytest.raises(OSError):
-        while True:
-            handler.wfile.write(b"x" * 65536)
+def endless(_: Delivery) -> Raw:
+    return Raw(chain([b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n"], repeat(b"x" * 65536)))
 
 
 ANSWERS = {
     "endless": (endless, True),
-    "bad chunks": (raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), False),
-    "204": (raw(b"HTTP/1.1 204 No Content\r\n\r\n"), True),
-    "a redirect": (raw(b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n"), False),
-    "SSH": (raw(b"SSH-2.0-OpenSSH_9.6\r\n"), False),
-    "headers without end": (raw(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000), False),
-    "nothing": (raw(b""), False),
+    "bad chunks": (Raw([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]), False),
+    "204": (Raw([b"HTTP/1.1 204 No Content\r\n\r\n"]), True),
+    "a redirect": (
+        Raw([b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n"]),
+        False,
+    ),
+    "SSH": (Raw([b"SSH-2.0-OpenSSH_9.6\r\n"]), False),
+    "headers without end": (Raw([b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000]), False),
+    "nothing": (Raw([b""]), False),
 }
 
 
-def test_whatever_a_receiver_answers_the_server_goes_on(hasty: Any, rows: Any) -> None:
+def test_whatever_a_receiver_answers_the_server_goes_on(hasty: Any, subtests: pytest.Subtests) -> None:
     server = hasty()
     for name, (answer, arrives) in ANSWERS.items():
-        with rows(name), closing(Receiver()) as receiver:
+        with subtests.test(name), WebhookReceiver() as receiver:
             receiver.answer = answer
             task = begin(server, receiver)
             if arrives:
-                receiver.wait(lambda receiver=receiver, task=task: task in receiver.ended())
+                receiver.wait_for(lambda receiver=receiver, task=task: task in receiver.ended())
                 assert receiver.numbers()[task] == [2, 3, 4]
                 continue
-            receiver.wait(lambda receiver=receiver: len(receiver.came) >= 3)
+            receiver.wait_for(lambda receiver=receiver: len(receiver.requests) >= 3)
             assert set(receiver.numbers()[task]) == {2}
-            receiver.answer = None
-            receiver.wait(lambda receiver=receiver, task=task: task in receiver.ended())
+            receiver.answer = 200
+            receiver.wait_for(lambda receiver=receiver, task=task: task in receiver.ended())
             assert_in_order(receiver, [task])
             assert server.send("echo", "still there")["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_a_receiver_that_accepts_and_says_nothing_delays_no_stream(receiver: Receiver) -> None:
+def test_a_receiver_that_accepts_and_says_nothing_delays_no_stream(receiver: WebhookReceiver) -> None:
     """Streams end while not one of their webhooks has been answered."""
     agent = Agent("talker")
 
@@ -321,7 +221,7 @@ def test_a_receiver_that_accepts_and_says_nothing_delays_no_stream(receiver: Rec
         with served(agent, **settings) as url, httpx2.Client(timeout=SECONDS) as client:
             for number in range(13):
                 assert stream_once(client, url, receiver.url) > 100
-                receiver.wait(lambda number=number: len(receiver.came) > number)
+                receiver.wait_for(lambda number=number: len(receiver.requests) > number)
             assert list(receiver.numbers().values()) == [[2]] * 13
             over.set()
     finally:

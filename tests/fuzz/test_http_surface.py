@@ -437,9 +437,9 @@ def test_any_of_very_many_requests_gets_a_proper_answer(surface: Surface, asked:
     examine(surface, asked)
 
 
-def test_the_corpus_itself_is_understood(surface: Surface, rows: Any) -> None:
+def test_the_corpus_itself_is_understood(surface: Surface, subtests: pytest.Subtests) -> None:
     for request in RPC:
-        with rows(request):
+        with subtests.test(request=request):
             asked = Asked("POST", "/", "", [("content-type", "application/json")], _json(request))
             answer = surface.ask(asked)
             check(asked, answer)

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
 from dragoman.engine.ports.agent import Plan
 from dragoman.engine.ports.store import Scope, Write
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.card import AgentExtension
 from dragoman.model.error import A2AError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate

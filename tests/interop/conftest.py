@@ -5,47 +5,20 @@ Tests say how a cell went through `record_property`, so that it reaches the proc
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from interop import field, frameworks, table
+from interop.mcp_servers import field as mcp_field
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "interop.md"
 PROPERTY = "interop cell"
 MCP_PROPERTY = "interop MCP server"
 TRANSPORT_TITLES = {"jsonrpc": "JSON-RPC", "rest": "REST", "grpc": "gRPC"}
-
-
-def load(name: str, path: str) -> ModuleType:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path, and the plain name `agents` belongs to
-    # the package openai-agents. The tests import them by these names.
-    places = [str((HERE / path).parent)] if path.endswith("__init__.py") else None
-    spec = importlib.util.spec_from_file_location(name, HERE / path, submodule_search_locations=places)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-field = load("interop_field", "field.py")
-table = load("interop_table", "table.py")
-load("interop_agents", "agents.py")
-frameworks = load("interop_frameworks", "frameworks.py")
-load("interop_framework_deviations", "framework_deviations.py")
-load("interop_script", "peers/script.py")
-load("interop_deviations", "deviations.py")
-load("interop_mcp", "mcp_servers/__init__.py")
-load("interop_mcp_results", "mcp_results.py")
-load("interop_mcp_sides", "mcp_sides.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -100,7 +73,7 @@ class Table:
             )
             for framework in sides
         ]
-        servers = [compared(server) for server in mcp_field().SERVERS]
+        servers = [compared(server) for server in mcp_field.SERVERS]
         missing = table.unfilled(rows, self.cells) + table.not_compared(servers, self.mcp_servers)
         if missing:
             terminalreporter.write_line(f"docs/interop.md stays as it is: {len(missing)} cells were not tried")
@@ -111,10 +84,6 @@ class Table:
         versions = [(peer.name, peer.version) for peer in peers]
         PAGE.write_text(table.page(rows, self.cells, versions, table.in_order(servers, self.mcp_servers)))
         terminalreporter.write_line("docs/interop.md is written")
-
-
-def mcp_field() -> ModuleType:
-    return importlib.import_module("interop_mcp.field")
 
 
 def compared(server: Any, tools: int = 0, calls: int = 0) -> Any:

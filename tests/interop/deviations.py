@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import interop_script as script
 import pytest
-from interop_table import ABSENT, PASS, PEER
+from interop.peers import script
+from interop.table import ABSENT, PASS, PEER
 
 from dragoman import Client, Part, State, Task
 from dragoman.errors import DragomanError, MethodNotFound, TaskNotFound, UnsupportedOperation

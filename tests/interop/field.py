@@ -9,13 +9,14 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from support.server_process import ServerProcess
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "peers"
@@ -114,8 +115,8 @@ PEERS = (
     python("a2a-sdk", "a2a_sdk_server.py", "a2a_sdk_driver.py", "a2a-sdk"),
     python(
         "a2a-sdk-03",
-        "a2a_sdk_03_server.py",
-        "a2a_sdk_03_driver.py",
+        "a2a_sdk_server.py",
+        "a2a_sdk_driver.py",
         "a2a-sdk",
         server_wires=(JSONRPC_03, REST_03, GRPC_03),
         client_wires=(JSONRPC_03, REST_03, GRPC_03),
@@ -215,45 +216,19 @@ def serving(peer: Peer) -> Generator[str, None, None]:
     """The peer's server in a process of its own, and its base URL.
 
     Raises:
-        RuntimeError: it does not start.
+        AssertionError: it does not start.
     """
-    with own_folder() as options, _running(peer, options) as url:
-        yield url
-
-
-@contextmanager
-def _running(peer: Peer, options: dict[str, Any]) -> Generator[str, None, None]:
-    process = subprocess.Popen(
-        [*peer.server, "0"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    said: list[str] = []
-    listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
-    listener.start()  # what nobody reads would stop a talkative server
-    guard = threading.Timer(START_SECONDS, process.kill)
-    guard.start()
-    try:
-        line = process.stdout.readline()
-        guard.cancel()
-        if not line:
-            listener.join(STOP_SECONDS)
-            raise RuntimeError(f"the server of {peer.name} did not start:\n{''.join(said)}")
-        yield json.loads(line)["url"]
-    finally:
-        guard.cancel()
-        guard.join()
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        listener.join()
-        process.stdout.close()
-        process.stderr.close()
+    with own_folder() as options:
+        server = ServerProcess(
+            [*peer.server, "0"],
+            Path(options["cwd"]),
+            environment=options["env"],
+            address=r'"url": ?"([^"]+)"',
+            merged=True,
+            seconds=START_SECONDS,
+        )
+        with server:
+            yield server.url
+            server.stop()
+            with suppress(subprocess.TimeoutExpired):
+                server.process.wait(STOP_SECONDS)

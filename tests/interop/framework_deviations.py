@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from interop_frameworks import script
-from interop_table import ABSENT, PASS, PEER
+from interop.frameworks import script
+from interop.table import ABSENT, PASS, PEER
 
 from dragoman import Client, File, Message, State, Task
 from dragoman.errors import InternalError

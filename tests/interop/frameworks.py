@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from interop_field import DRIVER_SECONDS, Command, Peer, own_folder, program, python
+from interop.field import DRIVER_SECONDS, Command, Peer, own_folder, program, python
 
 from dragoman import Agent, Context, Failed, File
 from dragoman.auth.inbound.passwords import key_digest, new_key
@@ -123,8 +123,8 @@ async def play(ctx: Context) -> AsyncIterator[str | dict[str, Any] | File | Ask]
         case "data":
             yield script.DATA
         case "take":
-            told = [script.taken_file(file.raw, file.media_type, file.filename) for file in ctx.files]
-            yield "\n".join([*told, *([] if ctx.data is None else [script.taken_data(ctx.data)])])
+            files = [script.taken_file(file.raw, file.media_type, file.filename) for file in ctx.files]
+            yield "\n".join([*files, *([] if ctx.data is None else [script.taken_data(ctx.data)])])
         case _:
             raise Failed(script.unknown(first))
 

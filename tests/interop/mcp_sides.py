@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as mcp
-from interop_mcp.server import McpServer, listening
-from interop_mcp.step import Answer, Step
-from interop_mcp_results import Outcome, Question, of_error, of_question, of_result, of_task, of_waiting
+from interop.mcp_results import Outcome, Question, of_error, of_question, of_result, of_task, of_waiting
+from interop.mcp_servers.server import McpServer, listening
+from interop.mcp_servers.step import Answer, Step
 from mcp import Client as McpClient
 from mcp import MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -79,8 +79,8 @@ class Bridged:
             assert task.state.waiting, (task.state, task.error)
             questions.append(of_waiting(task))
             words = {"accept": "done", "decline": "decline", "cancel": "cancel"}[answer.action]
-            said: dict[str, Any] = {"data": answer.content} if answer.content is not None else {"text": words}
-            task = await self.client.send(**said, task=task)
+            content: dict[str, Any] = {"data": answer.content} if answer.content is not None else {"text": words}
+            task = await self.client.send(**content, task=task)
         assert isinstance(task, Task)
         return replace(of_task(task), questions=questions)
 

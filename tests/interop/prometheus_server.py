@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import yaml
-from deployed import ALERTS, DEPLOY
+from support.deployed import ALERTS, DEPLOY
 
 FOLDER = Path(__file__).parents[2] / ".peers" / "prometheus"
 ABSENT = "there is no Prometheus: install Go 1.26 for `make interop`, or your system's package `prometheus`"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +13,10 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from interop_field import ADK, ADK_CLIENT, ADKS, PROGRAMS, Peer, program
-from interop_table import ABSENT, ADK_THEIRS, PASS, PEER
+from interop.field import ADK, ADK_CLIENT, ADKS, PROGRAMS, Peer, program
+from interop.table import ABSENT, ADK_THEIRS, PASS, PEER
+from support.command import inherited_environment
+from support.server_process import ServerProcess
 
 from dragoman import Agent, Client, State
 from dragoman.testing import served
@@ -63,7 +63,7 @@ class Heard:
     """What the client of one version made of every conversation."""
 
     adk: Peer
-    told: dict[str, dict[str, Any]]
+    reports: dict[str, dict[str, Any]]
 
     @property
     def streams(self) -> bool:
@@ -81,7 +81,7 @@ class Heard:
         return '"TASK_STATE_FAILED"' if self.streams else '"failed"'
 
     def __getitem__(self, conversation: str) -> dict[str, Any]:
-        return self.told[conversation]
+        return self.reports[conversation]
 
 
 @pytest.fixture(scope="module", params=ADKS, ids=str)
@@ -114,14 +114,14 @@ def our_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def heard(adk: Peer, our_server: str) -> Heard:
+def received(adk: Peer, our_server: str) -> Heard:
     return Heard(adk, drive(adk, our_server, CONVERSATIONS))
 
 
 @pytest.fixture
-def trying(heard: Heard, trying: Try) -> Try:
+def trying(received: Heard, trying: Try) -> Try:
     """Put a cell of this version into the table."""
-    return partial(trying, ADK_THEIRS, ADK_CLIENT, peer=heard.adk)
+    return partial(trying, ADK_THEIRS, ADK_CLIENT, peer=received.adk)
 
 
 def parts(event: dict[str, Any]) -> list[dict[str, Any]]:
@@ -137,7 +137,7 @@ def pieces_of(turn: list[dict[str, Any]]) -> list[str]:
     return [text(event) for event in turn if event.get("partial") and text(event)]
 
 
-def said(events: list[dict[str, Any]]) -> list[str]:
+def texts(events: list[dict[str, Any]]) -> list[str]:
     """What was told as a whole."""
     return [text(event) for event in events if not event.get("partial") and text(event)]
 
@@ -155,65 +155,68 @@ def waiting(turn: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("S2-2", "S2-117")
-def test_their_client_gets_an_answer_once_and_keeps_it_once(heard: Heard, trying: Try) -> None:
+def test_their_client_gets_an_answer_once_and_keeps_it_once(received: Heard, trying: Try) -> None:
     with trying("answer"):
-        for turn in heard["answer"]["turns"]:
-            assert said(turn) == ["I heard you."]
-        assert said(kept(heard["answer"])) == ["I heard you."] * 2
-        assert len({event["custom_metadata"]["a2a:context_id"] for event in kept(heard["answer"])}) == 1
-        assert said(kept(heard["thought"])) == ["Thought of."]
+        for turn in received["answer"]["turns"]:
+            assert texts(turn) == ["I heard you."]
+        assert texts(kept(received["answer"])) == ["I heard you."] * 2
+        assert len({event["custom_metadata"]["a2a:context_id"] for event in kept(received["answer"])}) == 1
+        assert texts(kept(received["thought"])) == ["Thought of."]
 
 
-def test_their_client_gets_it_piece_by_piece(heard: Heard, trying: Try) -> None:
-    with trying("tokens", *((PASS, "") if heard.streams else (ABSENT, NO_STREAM))):
-        [turn] = heard["tokens"]["turns"]
-        assert pieces_of(turn) == (script.pieces(PIECES) if heard.streams else [])
-        assert said(turn) == said(kept(heard["tokens"])) == [WHOLE]
+def test_their_client_gets_it_piece_by_piece(received: Heard, trying: Try) -> None:
+    with trying("tokens", *((PASS, "") if received.streams else (ABSENT, NO_STREAM))):
+        [turn] = received["tokens"]["turns"]
+        assert pieces_of(turn) == (script.pieces(PIECES) if received.streams else [])
+        assert texts(turn) == texts(kept(received["tokens"])) == [WHOLE]
 
 
-def test_their_client_keeps_an_empty_event_of_its_own(heard: Heard, trying: Try) -> None:
-    found, why = (PASS, "") if not heard.streams else (PEER, EMPTY if heard.names_tasks else MORE_EMPTY)
+def test_their_client_keeps_an_empty_event_of_its_own(received: Heard, trying: Try) -> None:
+    found, why = (PASS, "") if not received.streams else (PEER, EMPTY if received.names_tasks else MORE_EMPTY)
     with trying("bare", found, why):
-        whole = [event for event in heard["tokens"]["turns"][0] if not event.get("partial")]
+        whole = [event for event in received["tokens"]["turns"][0] if not event.get("partial")]
         [answer] = [event for event in whole if parts(event)]
         assert (text(answer), answer["final"]) == (WHOLE, True)
         before, after = whole[: whole.index(answer)], whole[whole.index(answer) + 1 :]
-        assert (len(before), len(after)) == (0 if found == PASS or heard.names_tasks else 2, 0 if found == PASS else 1)
+        assert (len(before), len(after)) == (
+            0 if found == PASS or received.names_tasks else 2,
+            0 if found == PASS else 1,
+        )
         # No question is told again with its answer: by our marks it knows an ADK agent.
-        answered = [event for event in heard["pause"]["turns"][1] if text(event)]
-        assert text(answered[0]) == ("The review " if heard.streams else "The review says yes.")
+        answered = [event for event in received["pause"]["turns"][1] if text(event)]
+        assert text(answered[0]) == ("The review " if received.streams else "The review says yes.")
 
 
-def test_their_client_is_not_told_of_tools(heard: Heard, trying: Try) -> None:
+def test_their_client_is_not_told_of_tools(received: Heard, trying: Try) -> None:
     with trying("tools"):
-        [turn] = heard["tools"]["turns"]
-        assert said(turn) == ["The sum is 5."]
+        [turn] = received["tools"]["turns"]
+        assert texts(turn) == ["The sum is 5."]
         assert not [part for event in turn for part in parts(event) if "text" not in part]
 
 
-def test_their_client_answers_a_tool_that_waits(heard: Heard, trying: Try) -> None:
+def test_their_client_answers_a_tool_that_waits(received: Heard, trying: Try) -> None:
     with trying("pause"):
-        assert_answered(heard, heard["pause"])
+        assert_answered(received, received["pause"])
 
 
-def test_their_client_answers_a_tool_that_waits_in_plain_words(heard: Heard, trying: Try) -> None:
-    with trying("words", *((PASS, "") if heard.names_tasks else (PEER, NO_TASK))):
-        if heard.names_tasks:
-            assert_answered(heard, heard["words"])
+def test_their_client_answers_a_tool_that_waits_in_plain_words(received: Heard, trying: Try) -> None:
+    with trying("words", *((PASS, "") if received.names_tasks else (PEER, NO_TASK))):
+        if received.names_tasks:
+            assert_answered(received, received["words"])
             return
-        asked, answered = heard["words"]["turns"]
-        assert said(answered) == ["I heard you."]
+        asked, answered = received["words"]["turns"]
+        assert texts(answered) == ["I heard you."]
         assert not tasks_of(asked) & tasks_of(answered)
 
 
-def assert_answered(heard: Heard, conversation: dict[str, Any]) -> None:
+def assert_answered(received: Heard, conversation: dict[str, Any]) -> None:
     asked, answered = conversation["turns"]
     part = waiting(asked)
     assert part["function_call"]["name"] == "review"
-    if heard.streams:  # before, a part has no metadata in ADK
+    if received.streams:  # before, a part has no metadata in ADK
         assert part["part_metadata"] == {"adk_type": "function_call", "adk_is_long_running": True}
         assert pieces_of(answered) == ["The review ", "says yes."]
-    assert said(answered) == ["The review says yes."]
+    assert texts(answered) == ["The review says yes."]
     assert len(tasks_of([*asked, *answered])) == 1
 
 
@@ -221,56 +224,56 @@ def tasks_of(events: list[dict[str, Any]]) -> set[str]:
     return {event["custom_metadata"]["a2a:task_id"] for event in events}
 
 
-def test_their_client_allows_a_tool_or_does_not(heard: Heard, trying: Try) -> None:
+def test_their_client_allows_a_tool_or_does_not(received: Heard, trying: Try) -> None:
     with trying("allow"):
         for name, outcome in ("allowed", "It is gone."), ("refused", "It is still there."):
-            asked, answered = heard[name]["turns"]
+            asked, answered = received[name]["turns"]
             call = waiting(asked)["function_call"]
             assert call["name"] == "adk_request_confirmation"
             assert call["args"]["originalFunctionCall"]["args"] == {"path": "old.txt"}
-            assert said(answered) == [outcome]
+            assert texts(answered) == [outcome]
 
 
-def test_their_client_is_told_of_a_failure(heard: Heard, trying: Try) -> None:
-    is_error = heard.adk is ADK  # since when is not known: 2.5 does not
+def test_their_client_is_told_of_a_failure(received: Heard, trying: Try) -> None:
+    is_error = received.adk is ADK  # since when is not known: 2.5 does not
     with trying("failure", *((PASS, "") if is_error else (PEER, NO_ERROR))):
-        [turn] = heard["failed"]["turns"]
-        assert said(turn) == [script.REFUSAL]
+        [turn] = received["failed"]["turns"]
+        assert texts(turn) == [script.REFUSAL]
         assert [event["error_code"] for event in turn if "error_code" in event] == ["FAILED"] * is_error
-        assert heard.failed in json.dumps(turn)
+        assert received.failed in json.dumps(turn)
 
 
-def test_their_client_hears_nothing_of_an_exception(heard: Heard, trying: Try) -> None:
+def test_their_client_hears_nothing_of_an_exception(received: Heard, trying: Try) -> None:
     with trying("secret"):
-        assert heard.failed in json.dumps(heard["secret"])
-        assert script.SECRET not in json.dumps(heard["secret"])
+        assert received.failed in json.dumps(received["secret"])
+        assert script.SECRET not in json.dumps(received["secret"])
 
 
-def test_their_client_gets_a_saved_file(heard: Heard, trying: Try) -> None:
+def test_their_client_gets_a_saved_file(received: Heard, trying: Try) -> None:
     with trying("saved"):
-        [turn] = heard["saved"]["turns"]
+        [turn] = received["saved"]["turns"]
         [file] = [part["inline_data"] for event in turn for part in parts(event) if "inline_data" in part]
         assert file == {"data": "a2VwdA==", "display_name": script.FILE_NAME, "mime_type": "text/plain"}
-        assert said(turn) == ["Done."]
+        assert texts(turn) == ["Done."]
 
 
-def test_integers_leave_our_server_as_integers(heard: Heard, our_server: str, trying: Try) -> None:
-    with trying("numbers", *((PEER, FLOATS) if heard.streams else (PASS, ""))):
+def test_integers_leave_our_server_as_integers(received: Heard, our_server: str, trying: Try) -> None:
+    with trying("numbers", *((PEER, FLOATS) if received.streams else (PASS, ""))):
         task = posted(our_server, "review")["result"]["task"]
         [data] = [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
         assert repr(data["args"]) == "{'amount': 2}"
-        read = waiting(heard["pause"]["turns"][0])["function_call"]["args"]
-        assert repr(read) == ("{'amount': 2.0}" if heard.streams else "{'amount': 2}")
+        read = waiting(received["pause"]["turns"][0])["function_call"]["args"]
+        assert repr(read) == ("{'amount': 2.0}" if received.streams else "{'amount': 2}")
 
 
-async def test_their_client_leaves_and_the_task_goes_on(heard: Heard, our_server: str, trying: Try) -> None:
-    if not heard.streams:
+async def test_their_client_leaves_and_the_task_goes_on(received: Heard, our_server: str, trying: Try) -> None:
+    if not received.streams:
         with trying("leave", ABSENT, NO_STREAM):
             return
     with trying("leave", PEER, GOES_ON):
         script.began.clear()
         script.canceled.clear()
-        [turn] = drive(heard.adk, our_server, {"left": [{"text": "hang", "leave": True}]})["left"]["turns"]
+        [turn] = drive(received.adk, our_server, {"left": [{"text": "hang", "leave": True}]})["left"]["turns"]
         assert text(turn[-1]) == "Please "
         assert script.began.wait(SECONDS)
         async with Client(our_server) as client:
@@ -279,9 +282,9 @@ async def test_their_client_leaves_and_the_task_goes_on(heard: Heard, our_server
         assert script.canceled.wait(SECONDS)
 
 
-def posted(url: str, said: str) -> dict[str, Any]:
+def posted(url: str, text: str) -> dict[str, Any]:
     """The answer to a message, as it stands on the wire."""
-    message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": said}]}
+    message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": text}]}
     call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
     with urlopen(Request(url, json.dumps(call).encode(), headers)) as answer:
@@ -289,22 +292,8 @@ def posted(url: str, said: str) -> dict[str, Any]:
 
 
 def test_their_client_and_dragoman_serve(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dragoman.cli.main", "serve", "--adk", f"{PROGRAMS / 'adk_script.py'}:root_agent"]
-    with subprocess.Popen(
-        [*command, "--port", "0", "--store", "memory:"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(SRC), "OTEL_SDK_DISABLED": "true"},
-    ) as process:
-        try:
-            assert process.stdout is not None
-            lines = iter(process.stdout.readline, "")
-            url = next(found[1] for line in lines if (found := re.search(rf"(http://\S+?){WELL_KNOWN}", line)))
-            [turn] = drive(ADK, url, {"tokens": CONVERSATIONS["tokens"]})["tokens"]["turns"]
-        finally:
-            process.terminate()
+    agent, environment = f"{PROGRAMS / 'adk_script.py'}:root_agent", inherited_environment(OTEL_SDK_DISABLED="true")
+    with ServerProcess.serve(tmp_path, "--adk", agent, environment=environment) as server:
+        [turn] = drive(ADK, server.url, {"tokens": CONVERSATIONS["tokens"]})["tokens"]["turns"]
     assert pieces_of(turn) == script.pieces(PIECES)
-    assert said(turn) == [WHOLE]
+    assert texts(turn) == [WHOLE]

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from interop_field import ADKS, PROGRAMS, Peer
+from interop.field import ADKS, PROGRAMS, Peer
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 
@@ -29,12 +29,12 @@ def test_an_agent_of_an_older_version_is_served_pauses_and_works_with_remote_one
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    version, served, paused, resumed, *said = [json.loads(line) for line in done.stdout.splitlines()]
+    version, served, paused, resumed, *events = [json.loads(line) for line in done.stdout.splitlines()]
     assert version["version"] == adk.version
     assert served == {"served": "heard hello", "state": "TASK_STATE_COMPLETED"}
     assert paused == {"paused": "TASK_STATE_INPUT_REQUIRED"}
     assert resumed["resumed"] == "The answer is yes" and resumed["chunks"] > 1
-    assert [(each["author"], each["said"].splitlines()[0]) for each in said] == [
+    assert [(each["author"], each["text"].splitlines()[0]) for each in events] == [
         ("local", "heard hi"),
         ("far", "heard hi"),
     ]

@@ -12,8 +12,8 @@ from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.events.event import Event
 from google.adk.runners import InMemoryRunner
 from google.genai import types
-from interop_field import ADK, ADK_SERVERS, ADKS, Peer, program, serving
-from interop_table import ABSENT, ADK_OURS, PASS, PEER
+from interop.field import ADK, ADK_SERVERS, ADKS, Peer, program, serving
+from interop.table import ABSENT, ADK_OURS, PASS, PEER
 
 from dragoman import Agent, Client, Part, State
 from dragoman.adk import RemoteAgent
@@ -46,24 +46,24 @@ class Talk:
         self._runner = InMemoryRunner(agent=self.agent, app_name="talk")
         self._mode = mode
 
-    async def turn(self, *said: str | types.Part) -> AsyncGenerator[Event, None]:
+    async def turn(self, *texts: str | types.Part) -> AsyncGenerator[Event, None]:
         sessions = self._runner.session_service
         who = {"app_name": "talk", "user_id": "ada", "session_id": "one"}
         if await sessions.get_session(**who) is None:
             await sessions.create_session(**who)
-        told = [types.Part(text=each) if isinstance(each, str) else each for each in said]
+        parts = [types.Part(text=each) if isinstance(each, str) else each for each in texts]
         events = self._runner.run_async(
             user_id="ada",
             session_id="one",
-            new_message=types.Content(role="user", parts=told),
+            new_message=types.Content(role="user", parts=parts),
             run_config=RunConfig(streaming_mode=self._mode),
         )
         async with aclosing(events):
             async for event in events:
                 yield event
 
-    async def say(self, *said: str | types.Part) -> list[Event]:
-        async with aclosing(self.turn(*said)) as events:
+    async def say(self, *texts: str | types.Part) -> list[Event]:
+        async with aclosing(self.turn(*texts)) as events:
             return [event async for event in events]
 
     async def kept(self) -> list[Event]:
@@ -171,9 +171,9 @@ async def test_our_agent_takes_no_call_of_a_tool_for_the_answer(any_talk: Talk, 
         events = await any_talk.say("add")
         assert whole(events) == ["The sum is 5."]
         assert words(events[-1]) == "The sum is 5."
-        told = [part for event in events for part in _parts(event) if part.text is None]
+        parts = [part for event in events for part in _parts(event) if part.text is None]
         # The newer of their executors sends them as artifacts. They are what they were, and no answers.
-        assert [bool(part.function_call or part.function_response) for part in told] == [True] * (
+        assert [bool(part.function_call or part.function_response) for part in parts] == [True] * (
             2 if path in NEW else 0
         )
 

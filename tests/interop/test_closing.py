@@ -107,14 +107,14 @@ def test_the_client_of_adk_keeps_a_streamed_answer_once_and_whole(
     talks: dict[str, Any] = {word: [{"text": word}] for word in words}
     if kind != "program":
         talks["ask"] = [{"text": "ask"}, {"text": "on"}]
-    heard = converse(environment, addresses[kind], talks)
+    received = converse(environment, addresses[kind], talks)
     for word in words:
-        assert texts(heard[word]["turns"][0]) == [WHOLE], word
-        assert texts(heard[word]["kept"]) == [WHOLE], word
+        assert texts(received[word]["turns"][0]) == [WHOLE], word
+        assert texts(received[word]["kept"]) == [WHOLE], word
         is_told = word == "late" and environment in STREAMING
-        assert thoughts(heard[word]["kept"]) == ["nearly"] * is_told, word
+        assert thoughts(received[word]["kept"]) == ["nearly"] * is_told, word
     if environment in STREAMING:
-        assert pieces(heard["stream"]["turns"][0]) == "|".join(PIECES)
+        assert pieces(received["stream"]["turns"][0]) == "|".join(PIECES)
     if kind != "program":
-        assert texts(heard["ask"]["turns"][-1]) == [WHOLE]
-        assert thoughts(heard["ask"]["kept"]) == []
+        assert texts(received["ask"]["turns"][-1]) == [WHOLE]
+        assert thoughts(received["ask"]["kept"]) == []

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import random
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from interop_field import PEERS  # pyright: ignore[reportMissingImports] - see conftest
-from interop_script import chunks  # pyright: ignore[reportMissingImports]
+from interop.field import PEERS
+from interop.peers.script import chunks
+from support import cutting_proxy as proxy
 
 from dragoman import Client, State
 
@@ -33,21 +30,6 @@ GRPC_SERVERS = [
     for wire in peer.server_wires
     if wire.transport == "grpc"
 ]
-
-
-def _load() -> ModuleType:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    path = Path(__file__).parents[1] / "faults" / "cutting_proxy.py"
-    spec = importlib.util.spec_from_file_location("cutting_proxy", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-proxy = _load()
 
 
 def cuts(seed: int) -> list[Any]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-import interop_script as script
 import pytest
-from interop_field import INSTALLED, PROGRAMS, Peer, serving
+from interop.field import INSTALLED, PROGRAMS, Peer, serving
+from interop.peers import script
 
 from dragoman import Client, Message, State, Task
 from dragoman.errors import InvalidParams
@@ -151,9 +151,9 @@ async def test_failures_are_told_and_exceptions_are_not(client: Client) -> None:
 async def test_one_that_says_nothing_of_its_end_has_completed(client: Client) -> None:
     stream = client.stream("nothing")
     events = [event.raw async for event in stream]
-    said = [each.status.message.text for each in events if isinstance(each, StatusUpdate) and each.status.message]
+    texts = [each.status.message.text for each in events if isinstance(each, StatusUpdate) and each.status.message]
     # As progress, and as the answer: there is no other.
-    assert said == ["thinking", "thinking"]
+    assert texts == ["thinking", "thinking"]
     assert (stream.task.state, stream.task.text) == (State.COMPLETED, "thinking")
 
 

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import interop_mcp_sides as sides
 import pytest
-from interop_mcp.fast import ASKING, ASKING_OVER_HTTP, NAME, OLDER, OVER_HTTP, SERVER
-from interop_mcp.server import PROGRAMS, McpServer, listening, script
+from interop import mcp_sides as sides
+from interop.mcp_servers.fast import ASKING, ASKING_OVER_HTTP, NAME, OLDER, OVER_HTTP, SERVER
+from interop.mcp_servers.server import PROGRAMS, McpServer, listening, script
 from mcp import Client as McpClient
 
 from dragoman import Agent, Context, Part, State, Task
@@ -222,9 +222,9 @@ async def test_its_client_can_call_every_tool(transport: str, mode: str, tmp_pat
 @BOTH_ERAS
 async def test_an_agent_s_question_is_an_elicitation_at_its_client(transport: str, mode: str, tmp_path: Path) -> None:
     async with hosted(transport, mode, tmp_path) as (host, agent_id):
-        said = await host.call("send_message", agent_id=agent_id, text="ask", answers=[{"answer": "Ada"}])
-        assert [each.splitlines()[0] for each in said["asked"]] == ["remote asks: Your name?"]
-        assert (said["structured"]["status"]["state"], said["structured"]["text"]) == ("completed", "Hello Ada")
+        answer = await host.call("send_message", agent_id=agent_id, text="ask", answers=[{"answer": "Ada"}])
+        assert [each.splitlines()[0] for each in answer["asked"]] == ["remote asks: Your name?"]
+        assert (answer["structured"]["status"]["state"], answer["structured"]["text"]) == ("completed", "Hello Ada")
         declined = await host.call("send_message", agent_id=agent_id, text="ask", answers=[None])
         assert declined["structured"]["status"]["state"] == "input_required"
 
@@ -235,12 +235,12 @@ async def test_progress_of_an_agent_reaches_its_client(transport: str, mode: str
     async with hosted(transport, mode, tmp_path) as (host, agent_id):
         for seen in SEEN:
             seen.clear()
-        said = await host.call("send_message", agent_id=agent_id, text="report")
-        assert said["structured"]["text"] == "reported"
-        steps = [message for _, _, message in said["progress"] if "step" in (message or "")]
+        answer = await host.call("send_message", agent_id=agent_id, text="report")
+        assert answer["structured"]["text"] == "reported"
+        steps = [message for _, _, message in answer["progress"] if "step" in (message or "")]
         # One is told again while nothing is new.
         assert list(dict.fromkeys(steps)) == ["working: step 0", "working: step 1", "working: step 2"]
-        done = [each[0] for each in said["progress"]]
+        done = [each[0] for each in answer["progress"]]
         assert done == sorted(set(done))
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from interop_agents import authenticate, guarded, received_files
-from interop_deviations import CLIENT_FAULTS
-from interop_field import DRIVER_SECONDS, PEERS, Driven, Peer, Wire, drive, smoke_wires
-from interop_table import ABSENT, FAIL, PASS, PEER, THEIRS, Cell
+from interop.agents import authenticate, guarded, received_files
+from interop.deviations import CLIENT_FAULTS
+from interop.field import DRIVER_SECONDS, PEERS, Driven, Peer, Wire, drive, smoke_wires
+from interop.table import ABSENT, FAIL, PASS, PEER, THEIRS, Cell
 
 from dragoman.testing import served
 
@@ -61,8 +61,8 @@ def driven(peer: Peer, wire: Wire, only: str | None = None) -> Driven:
 
 def fault_of(peer: Peer, wire: Wire, case: dict[str, Any]) -> str:
     """Why the peer is to blame for a case that failed; empty when it is not known to be."""
-    said, why = CLIENT_FAULTS.get((str(peer), str(wire), case["case"]), ("", ""))
-    return why if why and said in case["detail"] else ""
+    text, why = CLIENT_FAULTS.get((str(peer), str(wire), case["case"]), ("", ""))
+    return why if why and text in case["detail"] else ""
 
 
 def cell_of(peer: Peer, wire: Wire, case: dict[str, Any]) -> Cell:

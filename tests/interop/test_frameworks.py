@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interop_field import DRIVER_SECONDS, Peer
-from interop_framework_deviations import IN_CLIENTS, IN_SERVERS
-from interop_frameworks import CLIENTS, LANGGRAPH, SERVERS, Framework, converse, script, scripted
-from interop_table import (
+from interop.field import DRIVER_SECONDS, Peer
+from interop.framework_deviations import IN_CLIENTS, IN_SERVERS
+from interop.frameworks import CLIENTS, LANGGRAPH, SERVERS, Framework, converse, script, scripted
+from interop.table import (
     FAIL,
     FRAMEWORK_CLIENT_CASES,
     FRAMEWORK_SERVER_CASES,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 import pytest
 import trustme
+from docs import examples
 
 from dragoman import Agent, Context, Server, User
 from dragoman.model.error import Unauthenticated
@@ -317,16 +315,5 @@ def echo(name: str) -> Agent:
 
 @pytest.mark.timeout(120)
 def test_every_line_for_grpcurl_in_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    examples = load_examples()
     monkeypatch.setenv("PATH", f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}")
     examples.Reader(tmp_path).read(ROOT / "docs" / "protocols.md")
-
-
-def load_examples() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_examples", ROOT / "tests" / "docs" / "examples.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import queue
-import re
 import subprocess
-import sys
-import threading
 import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import interop_script as script
 import pytest
-from interop_agents import agent as interop_agent
-from interop_field import JSONRPC_03, JSONRPC_10, PEERS, PROGRAMS, REST_10, Peer, Wire, drive
+from interop.agents import agent as interop_agent
+from interop.field import JSONRPC_03, JSONRPC_10, PEERS, PROGRAMS, REST_10, Peer, Wire, drive
+from interop.peers import script
+from support.command import DRAGOMAN, inherited_environment
+from support.server_process import ServerProcess
 
 from dragoman import Agent, Client, State, Task
 from dragoman.model.event import ArtifactUpdate
@@ -35,49 +32,14 @@ MANY = 200
 BY_FOLDER = {peer.folder: peer for peer in PEERS}
 OLD, NEW = BY_FOLDER["a2a-sdk-03"], BY_FOLDER["a2a-sdk"]
 
-
-class Program:
-    """A server in a process of its own, which says on a line where it is."""
-
-    def __init__(self, command: list[str | Path], line: str, **options: Any) -> None:
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            **options,
-        )
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        said: list[str] = []
-        while (text := self._lines.get(timeout=SECONDS)) is not None:
-            said.append(text)
-            if found := re.search(line, text):
-                self.url = found[1]
-                return
-        self.kill()
-        raise AssertionError("the server did not start:\n" + "".join(said))
-
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout:
-            for line in self.process.stdout:
-                self._lines.put(line)
-        self._lines.put(None)
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(SECONDS)
-        self._listener.join(SECONDS)
+# Where a server on a2a-sdk prints its address.
+PEER_LINE = r'"url": "(http[^"]+)"'
 
 
 @contextmanager
-def running() -> Generator[list[Program]]:
+def running() -> Generator[list[ServerProcess]]:
     """Programs that are ended at the end."""
-    programs: list[Program] = []
+    programs: list[ServerProcess] = []
     try:
         yield programs
     finally:
@@ -86,45 +48,38 @@ def running() -> Generator[list[Program]]:
 
 
 @pytest.fixture
-def behind() -> Generator[Callable[..., Program]]:
+def behind() -> Generator[Callable[..., ServerProcess]]:
     """Start the server on a2a-sdk 0.3, which forgets its tasks when it ends."""
     if OLD.missing:
         pytest.skip(OLD.missing)
     with running() as programs:
 
-        def start(port: str = "0") -> Program:
-            programs.append(Program([*OLD.server, port], r'"url": "(http[^"]+)"'))
+        def start(port: str = "0") -> ServerProcess:
+            programs.append(ServerProcess([*OLD.server, port], Path.cwd(), address=PEER_LINE, merged=True).ready())
             return programs[-1]
 
         yield start
 
 
 @pytest.fixture
-def login_behind() -> Generator[Program]:
+def login_behind() -> Generator[ServerProcess]:
     """A server on a2a-sdk, at whose page `/login` people log in."""
     if NEW.missing:
         pytest.skip(NEW.missing)
     with running() as programs:
-        programs.append(Program([*NEW.server, "0"], r'"url": "(http[^"]+)"'))
+        programs.append(ServerProcess([*NEW.server, "0"], Path.cwd(), address=PEER_LINE, merged=True).ready())
         yield programs[-1]
 
 
 @pytest.fixture
-def front(tmp_path: Path) -> Generator[Callable[[Program], Program]]:
+def front(tmp_path: Path) -> Generator[Callable[[ServerProcess], ServerProcess]]:
     """Start `dragoman serve --a2a` in front of it, each on the same file."""
     with running() as programs:
 
-        def start(behind: Program) -> Program:
-            command = [sys.executable, "-m", "dragoman.cli.main", "serve", "--a2a", behind.url, "--port", "0"]
+        def start(behind: ServerProcess) -> ServerProcess:
             store = f"sqlite:///{tmp_path / 'front.db'}"
-            programs.append(
-                Program(
-                    [*command, "--store", store],
-                    r"\s+card\s+(http://\S+?)/\.well-known",
-                    cwd=tmp_path,
-                    env={**os.environ, "PYTHONPATH": str(SRC)},
-                )
-            )
+            command = [*DRAGOMAN, "serve", "--a2a", behind.url, "--port", "0", "--store", store]
+            programs.append(ServerProcess(command, tmp_path, environment=inherited_environment()).ready())
             return programs[-1]
 
         yield start
@@ -192,7 +147,7 @@ async def test_canceling_in_front_cancels_behind(behind: Any, front: Any) -> Non
 
 
 async def test_a_login_behind_completes_the_task_in_front_and_its_caller_sends_nothing(
-    login_behind: Program, front: Any
+    login_behind: ServerProcess, front: Any
 ) -> None:
     async with Client(front(login_behind).url) as client:
         task = await client.send("login Ada")

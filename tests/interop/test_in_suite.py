@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from interop_agents import agent
-from interop_field import DRIVER_SECONDS, PEERS, Peer, Wire, drive, serving, smoke_wires
+from interop.agents import agent
+from interop.field import DRIVER_SECONDS, PEERS, Peer, Wire, drive, serving, smoke_wires
 
 from dragoman import Client
 from dragoman.testing import served

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from interop_agents import agent
-from interop_field import INSTALLED, PROGRAMS
+from interop.agents import agent
+from interop.field import INSTALLED, PROGRAMS
 
 from dragoman.testing import served
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from interop_field import DRIVER_SECONDS
-from interop_frameworks import LITELLM, converse, guarded, script, scripted
+from interop.field import DRIVER_SECONDS
+from interop.frameworks import LITELLM, converse, guarded, script, scripted
 
 from dragoman.testing import served
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import interop_script as script
 import jsonschema
 import mcp_types as types
 import pytest
-from interop_field import PEERS, Peer
+from interop.field import PEERS, Peer
+from interop.peers import script
 from mcp import Client
 
 from dragoman.mcp.serve import McpOptions
@@ -122,10 +122,10 @@ async def test_a_bare_message_is_completed_by_itself(server_of: Url, peer: Peer,
 
 @pytest.mark.requirement("S4-37", "S4-48")
 async def test_a_stream_is_followed_to_its_end(server_of: Url, peer: Peer, mode: str) -> None:
-    heard: list[float] = []
+    received: list[float] = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
-        heard.append(done)
+        received.append(done)
 
     async with host_of(server_of(peer), mode) as host:
         arguments = {"agent_id": host.agent_id, "text": "stream 12"}
@@ -137,7 +137,7 @@ async def test_a_stream_is_followed_to_its_end(server_of: Url, peer: Peer, mode:
         assert ended["text"] == "".join(script.chunks(12))
         result = await host.client.call_tool("send_message", arguments, progress_callback=progress)
         assert host.shown("send_message", result)["text"] == "".join(script.chunks(12))
-        assert heard == sorted(set(heard))
+        assert received == sorted(set(received))
 
 
 @pytest.mark.requirement("S4-46")

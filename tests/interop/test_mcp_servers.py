@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import interop_mcp_sides as sides
 import pytest
-from interop_mcp.everything import LONG, OVER_HTTP, URL, URL_ARGUMENTS
-from interop_mcp.everything import SERVER as EVERYTHING
-from interop_mcp.field import SERVERS
-from interop_mcp.server import McpServer
-from interop_mcp.shell_server import SERVER as SHELL
-from interop_mcp.step import Answer, Step
-from interop_mcp_results import Outcome, of_task, of_waiting
+from interop import mcp_sides as sides
+from interop.mcp_results import Outcome, of_task, of_waiting
+from interop.mcp_servers.everything import LONG, OVER_HTTP, URL, URL_ARGUMENTS
+from interop.mcp_servers.everything import SERVER as EVERYTHING
+from interop.mcp_servers.field import SERVERS
+from interop.mcp_servers.server import McpServer
+from interop.mcp_servers.shell_server import SERVER as SHELL
+from interop.mcp_servers.step import Answer, Step
 from mcp import MCPError
 
 from dragoman import State, Task
@@ -71,11 +71,11 @@ async def test_progress_is_told_while_the_tool_works(server: McpServer, tmp_path
         stream = side.client.stream(tool=LONG, arguments=arguments)
         updates = [event.raw async for event in stream if isinstance(event.raw, StatusUpdate)]
     measures = [update.metadata for update in updates if update.metadata and "done" in update.metadata]
-    told = [(each["done"], each["total"]) for each in measures]
+    reports = [(each["done"], each["total"]) for each in measures]
     # What comes too fast on a busy machine is left out; the order and the first of it never are.
-    assert told == [each for each in expected if each in told]
-    assert told[0] == expected[0]
-    assert len(told) > 1
+    assert reports == [each for each in expected if each in reports]
+    assert reports[0] == expected[0]
+    assert len(reports) > 1
     assert stream.task.state is State.COMPLETED
 
 

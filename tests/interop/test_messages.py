@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from protobuf_messages import ONLY_1_1, length, mutate, nested, values_of
+from support.protobuf_messages import ONLY_1_1, length, mutate, nested, values_of
 
 from dragoman.dialects.protobuf import v03, v1
 from dragoman.dialects.protobuf.schema import FileSchema

@@ -7,11 +7,11 @@ import json
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
-import interop_script as script
 import pytest
-from interop_deviations import DEVIATIONS, Case, files_arrive
-from interop_field import PEERS, Peer, Wire, smoke_wires
-from interop_table import FAIL, OPERATIONS, OURS, PASS, Cell
+from interop.deviations import DEVIATIONS, Case, files_arrive
+from interop.field import PEERS, Peer, Wire, smoke_wires
+from interop.peers import script
+from interop.table import FAIL, OPERATIONS, OURS, PASS, Cell
 
 from dragoman import Client, Message, State, Task
 from dragoman.client.streams.stream import EventStream

@@ -7,11 +7,9 @@ import resource
 import time
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
-from deployed import annotation_queries, dashboard, panel_queries, series, variable_queries
 from interop.prometheus_server import (
     ABSENT,
     RATE_INTERVAL,
@@ -23,6 +21,7 @@ from interop.prometheus_server import (
     until,
 )
 from interop.watched_servers import WatchedServer, load, receiver
+from support.deployed import annotation_queries, dashboard, panel_queries, series, variable_queries
 
 from dragoman import Client
 from dragoman.errors import DragomanError
@@ -45,13 +44,15 @@ def with_variables(expr: str) -> str:
 
 
 @pytest.mark.timeout(180)
-async def test_everything_on_the_dashboard_exists_and_moves(tmp_path: Path, postgres_url: str, rows: Any) -> None:
+async def test_everything_on_the_dashboard_exists_and_moves(
+    tmp_path: Path, postgres_url: str, subtests: pytest.Subtests
+) -> None:
     async with AsyncExitStack() as stack:
         flags = ("--lease", "2", "--push-allow", "127.0.0.1", "--limits-body", "100000")
         nodes = [WatchedServer(tmp_path, name, postgres_url, "--node", name, *flags) for name in ("one", "two")]
         alone = WatchedServer(tmp_path, "alone", f"sqlite:///{tmp_path / 'tasks.db'}", "--push-allow", "127.0.0.1")
         for server in (*nodes, alone):
-            stack.callback(server.stop)
+            stack.callback(server.end)
         targets = [server.target for server in (*nodes, alone)]
         prometheus = stack.enter_context(running_prometheus(tmp_path, targets))
         await asyncio.to_thread(until, lambda: [*prometheus.targets().values()] == ["up"] * 3, "all are scraped")
@@ -65,10 +66,10 @@ async def test_everything_on_the_dashboard_exists_and_moves(tmp_path: Path, post
             await asyncio.to_thread(until, lambda: prometheus.series(REFUSED), "the refused have been counted")
         await takeover(*nodes)
         await asyncio.to_thread(wait_for_alerts, prometheus, nodes)
-        await asyncio.to_thread(check_metrics, prometheus, rows, began)
-        await asyncio.to_thread(check_panels, prometheus, rows)
-        await asyncio.to_thread(check_variables, prometheus, rows)
-        with rows("names"):
+        await asyncio.to_thread(check_metrics, prometheus, subtests, began)
+        await asyncio.to_thread(check_panels, prometheus, subtests)
+        await asyncio.to_thread(check_variables, prometheus, subtests)
+        with subtests.test("names"):
             assert promtool("check", "metrics", given=await asyncio.to_thread(read, nodes[0].metrics_url)) == ""
 
 
@@ -120,9 +121,9 @@ def wait_for_alerts(prometheus: PrometheusServer, nodes: list[WatchedServer]) ->
     until(lambda: any(len(line.values) > 1 for line in prometheus.series(TAKEN)), "takeovers have been counted")
 
 
-def check_metrics(prometheus: PrometheusServer, rows: Any, began: float) -> None:
+def check_metrics(prometheus: PrometheusServer, subtests: pytest.Subtests, began: float) -> None:
     for name in sorted(series()):
-        with rows("metric", name):
+        with subtests.test("metric", name=name):
             lines = prometheus.series(name)
             assert lines, "there is no such series"
             if name not in CONSTANT:
@@ -130,19 +131,19 @@ def check_metrics(prometheus: PrometheusServer, rows: Any, began: float) -> None
                 assert any(len({*line.values}) > 1 or line.begins > began for line in lines), lines[0]
 
 
-def check_panels(prometheus: PrometheusServer, rows: Any) -> None:
+def check_panels(prometheus: PrometheusServer, subtests: pytest.Subtests) -> None:
     for query in (*panel_queries(), *annotation_queries()):
-        with rows("panel", query.place, query.legend):
+        with subtests.test("panel", place=query.place, legend=query.legend):
             lines = prometheus.series(with_variables(query.text))
             assert lines, f"no line: {query.text}"
             assert any(value > 0 for line in lines for value in line.values), f"only zeros: {query.text}"
             assert all(any(label in line.labels for line in lines) for label in query.legend_labels)
 
 
-def check_variables(prometheus: PrometheusServer, rows: Any) -> None:
+def check_variables(prometheus: PrometheusServer, subtests: pytest.Subtests) -> None:
     expected = {"job": {"dragoman"}, "agent": {"watched", "calm"}}
     for query, label in variable_queries():
-        with rows("variable", query.place):
+        with subtests.test("variable", place=query.place):
             found = {line.labels[label] for line in prometheus.series(with_variables(query.text))}
             assert found == expected.get(query.place, found)
             assert found

@@ -23,13 +23,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import interop_mcp_sides as sides
 import mcp_types as mcp
 import pytest
-from interop_mcp.everything import FORM, LONG, SERVER, URL, URL_ARGUMENTS
-from interop_mcp.server import McpServer as ForeignServer
-from interop_mcp.step import Answer, Step
-from interop_mcp_results import Content, Outcome, Question, exact
+from interop import mcp_sides as sides
+from interop.mcp_results import Content, Outcome, Question, exact
+from interop.mcp_servers.everything import FORM, LONG, SERVER, URL, URL_ARGUMENTS
+from interop.mcp_servers.server import McpServer as ForeignServer
+from interop.mcp_servers.step import Answer, Step
 from mcp import Client as McpClient
 from mcp import MCPError
 
@@ -295,23 +295,23 @@ async def test_an_error_that_demands_a_visit_is_put_to_the_user(era: Era, tmp_pa
 async def test_progress_reaches_the_host(era: Era, tmp_path: Path) -> None:
     step = Step(LONG, {"duration": 1.5, "steps": 5})
     expected: list[str] = []
-    told: list[tuple[float, str]] = []
+    reports: list[tuple[float, str]] = []
 
     async def moved(done: float, total: float | None, message: str | None) -> None:
         expected.append(f"{done:g}/{total:g}")
 
-    async def heard(done: float, total: float | None, message: str | None) -> None:
-        told.append((done, message or ""))
+    async def on_progress(done: float, total: float | None, message: str | None) -> None:
+        reports.append((done, message or ""))
 
     async with sides.direct(SERVER, tmp_path / "here") as side:
         await side.client.call_tool(step.tool, step.arguments, progress_callback=moved)
     async with through(SERVER, tmp_path / "here", era) as side:
         data = {"tool": step.tool, "arguments": step.arguments}
         words = {**side.words(step), "data": data}
-        await side.client.call_tool("send_message", words, progress_callback=heard)
-    numbers = [number for number, _ in told]
+        await side.client.call_tool("send_message", words, progress_callback=on_progress)
+    numbers = [number for number, _ in reports]
     assert numbers == sorted(set(numbers)), "the numbers must grow"
-    measures = [each for _, message in told for each in expected if each in message]
+    measures = [each for _, message in reports for each in expected if each in message]
     # What comes too fast on a busy machine is left out; the order never changes.
     assert measures == [each for each in expected if each in measures]
     assert len(measures) > 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -13,6 +12,7 @@ from urllib.request import urlopen
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from support.server_process import ServerProcess
 
 from dragoman.dialects.cards.card import card_json, read_card
 from dragoman.keys.card_signature import sign_card, signatures_for, verify_card
@@ -158,17 +158,11 @@ def test_a_card_signed_here_holds_there(peer: str, name: str, version: Any):
 
 def test_a_card_that_dragoman_serves_signed_holds_there(peer: str, tmp_path: Path):
     (tmp_path / "shout.py").write_text("def shout(text: str) -> str:\n    return text.upper()\n")
-    serve = [sys.executable, "-m", "dragoman.cli.main", "serve", "shout.py:shout", "--sign", "--port", "0"]
-    with subprocess.Popen(serve, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stderr is not None
-            place = next(line.split()[1] for line in server.stderr if line.startswith("  card "))
-            with urlopen(place, timeout=10) as answer:
-                card = json.load(answer)
-            with urlopen(place.replace("agent-card.json", "jwks.json"), timeout=10) as answer:
-                jwks = json.load(answer)
-        finally:
-            server.kill()
+    with ServerProcess.serve(tmp_path, "shout.py:shout", "--sign") as server:
+        with urlopen(f"{server.url}/.well-known/agent-card.json", timeout=10) as answer:
+            card = json.load(answer)
+        with urlopen(f"{server.url}/.well-known/jwks.json", timeout=10) as answer:
+            jwks = json.load(answer)
     assert ask(peer, "verify", card=card, jwks=jwks) == {"ok": True, "says": ""}
     changed = card | {"supportedInterfaces": [card["supportedInterfaces"][0] | {"url": "http://127.0.0.1:9/a2a"}]}
     assert not ask(peer, "verify", card=changed, jwks=jwks)["ok"]

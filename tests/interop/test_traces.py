@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import traced_processes as processes
-from interop_field import PEERS, PROGRAMS, serving
-from otlp_collector import CollectedSpan, OtlpCollector, SpanTree
+from interop.field import PEERS, PROGRAMS, serving
+from support import traced_processes as processes
+from support.otlp_collector import CollectedSpan, OtlpCollector, SpanTree
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(60)]
 A2A_SDK = next(peer for peer in PEERS if peer.folder == "a2a-sdk")

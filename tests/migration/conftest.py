@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 from migration.filled_file import FilledFile, fill_file
-from migration.programs import Dragoman, Receiver
+from migration.programs import Dragoman
+from support.webhook_receiver import WebhookReceiver
 
 
 @pytest.fixture(scope="session")
-def receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver(503, path="") as receiver:
+        yield receiver
 
 
 @pytest.fixture(scope="session")
-def original(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> FilledFile:
+def original(tmp_path_factory: pytest.TempPathFactory, receiver: WebhookReceiver) -> FilledFile:
     """A file with everything, which no test changes."""
     return asyncio.run(fill_file(tmp_path_factory.mktemp("original"), receiver.url))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from dragoman import Agent
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.message import Message
 from dragoman.model.operation import Operation, SendMessageRequest
 from dragoman.model.part import Part

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from migration.comparer import compare_users, compared_stores
 from migration.filled_file import FilledFile, read
-from migration.programs import SECRET, Dragoman, Receiver
+from migration.programs import SECRET, Dragoman
 from migration.travel import LATER, build_agent
 from postgres_server import database
+from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Client
 from dragoman.auth.inbound.passwords import key_digest
@@ -36,7 +37,7 @@ from dragoman.stores.postgres.admin.users import PostgresUsers
 from dragoman.stores.sqlite.admin.export import SqliteExport
 from dragoman.testing import served
 
-GOLDEN = Path(__file__).parents[1] / "contract" / "golden" / "store-v1.db"
+GOLDEN = Path(__file__).parents[1] / "contract" / "golden" / "store-v7.db"
 SECONDS = 20
 
 
@@ -84,17 +85,17 @@ def test_everything_is_moved_and_counted(dragoman: Dragoman, filled: FilledFile,
 
 
 def test_a_server_goes_on_where_the_one_on_the_file_has_stopped(
-    dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str, receiver: Receiver
+    dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str, receiver: WebhookReceiver
 ) -> None:
     assert dragoman("migrate", "sqlite:///tasks.db", empty_postgres_url).code == 0
     settings: dict[str, Any] = {"secret": SECRET, "push_allow": "127.0.0.1", "drain": 0}
-    with receiver.opened(), LATER.opened(), served(build_agent(), store=empty_postgres_url, **settings) as url:
+    receiver.answer = 200
+    with LATER.opened(), served(build_agent(), store=empty_postgres_url, **settings) as url:
         asyncio.run(_go_on(filled, url))
-        came: dict[str, dict[str, str]] = {}
-        while not {"/question", "/done"} <= came.keys():
-            came |= [receiver.received.get(timeout=SECONDS)]
-    assert came["/question"]["X-A2A-Notification-Token"] == "secret token"
-    assert came["/question"]["Authorization"] == "Bearer secret credentials"
+        receiver.wait_for(lambda: {"/question", "/done"} <= {each.path for each in receiver.accepted})
+    question = next(each for each in receiver.accepted if each.path == "/question")
+    assert question.headers["x-a2a-notification-token"] == "secret token"
+    assert question.headers["authorization"] == "Bearer secret credentials"
     account = asyncio.run(_account(empty_postgres_url, filled.key))
     assert account.user.permissions == {"admin", "book", "fly"}
 
@@ -192,11 +193,11 @@ def test_conversations_with_programs_go_to_the_node_that_gets_their_folders(
     assert database(empty_postgres_url, homes) == [(context, "one", True)]
 
 
-def test_a_file_of_the_first_version_is_moved(dragoman: Dragoman, tmp_path: Path, empty_postgres_url: str) -> None:
+def test_a_file_of_an_older_version_is_moved(dragoman: Dragoman, tmp_path: Path, empty_postgres_url: str) -> None:
     shutil.copy(GOLDEN, tmp_path / "old.db")
     ended = dragoman("migrate", "old.db", empty_postgres_url)
     assert ended.code == 0, ended.err
-    assert read(backup_of(tmp_path / "old.db"), "PRAGMA user_version") == [(1,)], "it is as the file was"
+    assert read(backup_of(tmp_path / "old.db"), "PRAGMA user_version") == [(7,)], "it is as the file was"
     assert database(empty_postgres_url, "SELECT count(*) FROM tasks") == read(GOLDEN, "SELECT count(*) FROM tasks")
 
 
@@ -376,10 +377,10 @@ USER = "INSERT INTO users (name, password, created_ms) VALUES ('ann', '', 0)"
 
 
 def test_what_cannot_be_moved_is_refused_before_anything_changes(
-    dragoman: Dragoman, filled: FilledFile, postgres_url: str, rows: Any
+    dragoman: Dragoman, filled: FilledFile, postgres_url: str, subtests: pytest.Subtests
 ) -> None:
     def refused(text: str, *words: str) -> None:
-        with rows(text):
+        with subtests.test(text):
             ended = dragoman("migrate", *words)
             assert (ended.code, text in ended.err) == (2, True), ended.err
             assert not list(filled.path.parent.glob("*.backup"))

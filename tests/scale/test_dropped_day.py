@@ -18,8 +18,8 @@ from uuid import uuid4
 import aiohttp
 import pytest
 from cluster.processes.nodes import SOURCE, NodeProcess
-from cluster.processes.ports import free_port
 from cluster.processes.postgres import crashable_postgres
+from support.ports import free_port
 
 from dragoman.net.postgres import PostgresConnection, connect
 from dragoman.stores.postgres.sql.partition import READ_TODAY, attach_days, first_number, partition_of

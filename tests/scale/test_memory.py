@@ -15,7 +15,7 @@ import pytest
 from dragoman import Agent, Context
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.retention import Janitor, Retention
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.message import Message
 from dragoman.model.operation import CancelTaskRequest, GetTaskRequest, SendMessageConfiguration, SendMessageRequest
 from dragoman.model.part import Part
@@ -171,8 +171,8 @@ async def test_hours_of_load_end_at_the_memory_they_began_with(hours: int) -> No
     def message(text: str, number: int, task_id: str | None = None) -> SendMessageRequest:
         # Ids of the form that is remembered, for repeats.
         message_id = f"00000000-0000-4000-8000-{number:012x}"
-        said = Message(message_id, Role.USER, (Part(text=text),), task_id=task_id)
-        return SendMessageRequest(said, SendMessageConfiguration())
+        user_message = Message(message_id, Role.USER, (Part(text=text),), task_id=task_id)
+        return SendMessageRequest(user_message, SendMessageConfiguration())
 
     count = 0
 

@@ -125,14 +125,14 @@ class Model:
             self.wrong.append(f"task {journal.id} went on after it had ended: events {ends} of {len(numbers)}")
         self.saw_state(journal.id, journal.state, journal.text)
 
-    def _judge_hooks(self, journal: Journal, came: list[int]) -> None:
+    def _judge_hooks(self, journal: Journal, received: list[int]) -> None:
         send = self.sends.get(journal.nonce)
         if send is None or not send.hook:
             return
-        first = list(dict.fromkeys(came))
+        first = list(dict.fromkeys(received))
         if first != sorted(first):
-            self.wrong.append(f"the webhook of task {journal.id} was told {came}")
-        missing = owed(journal) - set(came)
+            self.wrong.append(f"the webhook of task {journal.id} was told {received}")
+        missing = owed(journal) - set(received)
         if missing:
             self.wrong.append(f"the webhook of task {journal.id} was not told {sorted(missing)}")
 
@@ -188,8 +188,8 @@ class Model:
 def state_of(data: bytes) -> str | None:
     """The state that an event tells."""
     result = json.loads(data)["result"]
-    told = result.get("statusUpdate") or result.get("task")
-    return told["status"]["state"] if told else None
+    event = result.get("statusUpdate") or result.get("task")
+    return event["status"]["state"] if event else None
 
 
 def text_of(task: dict[str, Any]) -> str:

@@ -23,8 +23,8 @@ CHOICE = random.Random(36)
 
 
 def message(skill: str, text: str = "go", **more: Any) -> dict[str, Any]:
-    said = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], "metadata": {"skillId": skill}}
-    return {**said, **more}
+    body = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], "metadata": {"skillId": skill}}
+    return {**body, **more}
 
 
 class Receiver:
@@ -74,8 +74,8 @@ class Callers:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         return (await self._http.post("/", json=body, headers={"A2A-Version": version})).json()
 
-    async def _send(self, said: dict[str, Any], state: str, **configuration: Any) -> dict[str, Any]:
-        answer = await self._rpc("SendMessage", {"message": said, "configuration": configuration})
+    async def _send(self, body: dict[str, Any], state: str, **configuration: Any) -> dict[str, Any]:
+        answer = await self._rpc("SendMessage", {"message": body, "configuration": configuration})
         task = answer["result"]["task"]
         assert task["status"]["state"] == f"TASK_STATE_{state}", task["status"]
         return task
@@ -97,8 +97,8 @@ class Callers:
         await self._send(message("in_thread"), "COMPLETED")
 
     async def send_again(self) -> None:
-        said = message("echo")
-        first, second = await self._send(said, "COMPLETED"), await self._send(said, "COMPLETED")
+        body = message("echo")
+        first, second = await self._send(body, "COMPLETED"), await self._send(body, "COMPLETED")
         assert first["id"] == second["id"]
 
     async def send_by_rest(self) -> None:
@@ -106,8 +106,8 @@ class Callers:
         assert answer.json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
     async def send_as_of_old(self) -> None:
-        said = {"messageId": str(uuid4()), "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "x"}]}
-        answer = await self._rpc("message/send", {"message": said}, "0.3")
+        body = {"messageId": str(uuid4()), "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "x"}]}
+        answer = await self._rpc("message/send", {"message": body}, "0.3")
         assert answer["result"]["status"]["state"] == "completed"
 
     async def stream(self) -> None:
@@ -196,12 +196,12 @@ class Callers:
 
     async def hang_up(self) -> None:
         """In the middle of a request, and in the middle of an answer."""
-        said = json.dumps({"message": message("talk")}).encode()
+        body = json.dumps({"message": message("talk")}).encode()
         head = (
             f"POST /message:stream HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(said)}\r\n\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         ).encode()
-        for sent, read in ((head + said[:20], 0), (head + said, 1)):
+        for sent, read in ((head + body[:20], 0), (head + body, 1)):
             reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
             writer.write(sent)
             await writer.drain()

@@ -94,10 +94,10 @@ def test_a_polite_caller_is_served_during_a_mixed_attack(tmp_path: Path, record_
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
-    def users(*words: str, said: str = "") -> str:
+    def users(*words: str, typed: str = "") -> str:
         done = subprocess.run(
             [sys.executable, "-m", "dragoman", "users", *words, "--store", store],
-            input=said,
+            input=typed,
             capture_output=True,
             text=True,
             check=True,
@@ -112,7 +112,7 @@ def test_a_polite_caller_is_served_during_a_mixed_attack(tmp_path: Path, record_
     with server.stderr, (tmp_path / "log").open("wb") as log:
         drain = subprocess.Popen(["cat"], stdin=server.stderr, stdout=log)
     try:
-        users("add", "vera", "--password-stdin", said="correct horse battery\n")
+        users("add", "vera", "--password-stdin", typed="correct horse battery\n")
         users("add", "mallory", "--no-password")
         keys = {name: re.search(r"dk_\S+", users("key", name))[0] for name in ("vera", "mallory")}
         polite = Polite(port, keys["vera"])

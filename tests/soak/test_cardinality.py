@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from hostile_callers import check_cardinality
+from support.hostile_callers import check_cardinality
 
 
 @pytest.mark.soak

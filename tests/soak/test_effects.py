@@ -7,20 +7,19 @@ lost, and what has ended stays as it is.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import sqlite3
-import threading
-from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from faults import load, slow_disk
+from soak import effects_callers, effects_model
+from support.webhook_receiver import WebhookReceiver
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
 
@@ -32,74 +31,23 @@ PATIENT = 32
 SECONDS = 120
 
 
-def _module(folder: str, name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    path = Path(__file__).parents[1] / folder / f"{name}.py"
-    spec: Any = importlib.util.spec_from_file_location(f"soak_{name}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def wait_for_webhooks(receiver: WebhookReceiver, journals: dict[str, Any], hooked: set[str]) -> None:
+    """Wait until every webhook has had all its events, or its time: then the model says what is missing."""
+    expected = {each.id: effects_model.owed(each) for each in journals.values() if each.nonce in hooked}
 
+    def is_complete() -> bool:
+        found = receiver.numbers()
+        return all(numbers <= set(found[task]) for task, numbers in expected.items())
 
-load = _module("faults", "load")
-slow_disk = _module("faults", "slow_disk")
-rules = _module("soak", "effects_model")
-callers = _module("soak", "effects_callers")
-
-
-class Receiver:
-    """Takes every webhook, and remembers which events came, in their order."""
-
-    def __init__(self) -> None:
-        self.came: dict[str, list[int]] = defaultdict(list)
-        self.news = threading.Condition()
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                task, _, number = self.headers["Idempotency-Key"].split("/")
-                with receiver.news:
-                    receiver.came[task].append(int(number))
-                    receiver.news.notify_all()
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None: ...
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 128
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                """A caller that was killed in the middle is none of ours."""
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def until_told(self, journals: dict[str, Any], hooked: set[str]) -> None:
-        """Wait until every webhook has been told all, or has had its time: then the model says what is missing."""
-        expected = {each.id: rules.owed(each) for each in journals.values() if each.nonce in hooked}
-
-        def all_told() -> bool:
-            return all(numbers <= set(self.came[task]) for task, numbers in expected.items())
-
-        with self.news:
-            self.news.wait_for(all_told, SECONDS)
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    with suppress(AssertionError):
+        receiver.wait_for(is_complete)
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as receiver:
+        receiver.seconds = SECONDS
+        yield receiver
 
 
 @pytest.fixture
@@ -109,15 +57,21 @@ def disk(tmp_path: Path) -> Iterator[Any]:
     made.close()
 
 
-def judge(model: Any, disk: Any, receiver: Receiver) -> None:
+def judge(model: Any, disk: Any, receiver: WebhookReceiver) -> None:
     """Let the last server come to rest, and compare everything."""
     disk.fast()
     server = disk.launch()
-    journals = asyncio.run(rules.journals_of(load, disk.url))
-    receiver.until_told(journals, {nonce for nonce, send in model.sends.items() if send.hook})
-    effects, hooks = disk.lines(), dict(receiver.came)
+    journals = asyncio.run(effects_model.journals_of(load, disk.url))
+    wait_for_webhooks(receiver, journals, {nonce for nonce, send in model.sends.items() if send.hook})
+    effects, hooks = disk.lines(), receiver.numbers()
     wrong = model.judge(journals, effects, hooks)
-    print("", rules.summary(model, journals.values(), effects, hooks), f"{len(wrong)} wrong", *wrong[:40], sep="\n")
+    print(
+        "",
+        effects_model.summary(model, journals.values(), effects, hooks),
+        f"{len(wrong)} wrong",
+        *wrong[:40],
+        sep="\n",
+    )
     assert not any("Traceback" in line for each in disk.servers for line in each.output)
     server.kill()
     with closing(sqlite3.connect(f"file:{disk.folder / 'tasks.db'}?mode=ro", uri=True)) as connection:
@@ -131,9 +85,9 @@ def dies_again(disk: Any, random: Random) -> None:
     disk.launch(ready=False).kill_after(random.uniform(0.5, 1.5))
 
 
-def test_nothing_happens_twice_or_is_lost_with_callers_who_give_up(disk: Any, receiver: Receiver) -> None:
-    random, model = Random(SEED), rules.Model()
-    plain = callers.PlainCallers(load, model, rules, disk.url, receiver.url, random)
+def test_nothing_happens_twice_or_is_lost_with_callers_who_give_up(disk: Any, receiver: WebhookReceiver) -> None:
+    random, model = Random(SEED), effects_model.Model()
+    plain = effects_callers.PlainCallers(load, model, effects_model, disk.url, receiver.url, random)
     kills = 0
     while kills < KILLS:
         disk.fast()
@@ -149,9 +103,9 @@ def test_nothing_happens_twice_or_is_lost_with_callers_who_give_up(disk: Any, re
     judge(model, disk, receiver)
 
 
-def test_nothing_happens_twice_or_is_lost_with_our_client_trying_again(disk: Any, receiver: Receiver) -> None:
-    random, model = Random(SEED), rules.Model()
-    patient = callers.PatientCallers(model, rules, disk.url, receiver.url, random)
+def test_nothing_happens_twice_or_is_lost_with_our_client_trying_again(disk: Any, receiver: WebhookReceiver) -> None:
+    random, model = Random(SEED), effects_model.Model()
+    patient = effects_callers.PatientCallers(model, effects_model, disk.url, receiver.url, random)
     server = disk.launch()
 
     async def kill_and_start_again(over: asyncio.Event) -> None:

@@ -16,7 +16,7 @@ from bench.agents.words import chunk_text
 from bench.contestants import Contestant
 from bench.proc import resident_mb
 from bench.server import running
-from tests.wire.grpc_reader import GrpcReader, StreamReader, grpc_reader
+from wire.grpc_reader import GrpcReader, StreamReader, grpc_reader
 
 pytestmark = pytest.mark.soak
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import re
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +12,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from console import stored_tasks
+from support.command import inherited_environment
+from support.server_process import ServerProcess
 
 from dragoman.clock import timestamp
 
@@ -27,14 +26,6 @@ TOKEN = "token-of-the-console-of-this-test"
 TASKS, AGENTS = 1_000_000, 4
 # Of the slowest view, on a machine that does other work, too; measured alone, most take less than 0.1 s.
 SLOWEST_SECONDS = 3.0
-
-
-def stored_tasks() -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec: Any = importlib.util.spec_from_file_location("soak_stored", ROOT / "tests/console/stored_tasks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def spread(path: Path, indexes: tuple[str, ...], scopes: int) -> None:
@@ -61,28 +52,20 @@ def spread(path: Path, indexes: tuple[str, ...], scopes: int) -> None:
 
 @pytest.fixture(params=[AGENTS, 20_000, 200_000], ids=lambda scopes: f"{scopes} scopes")
 def console(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[httpx2.Client]:
-    stored, path = stored_tasks(), tmp_path / "tasks.db"
-    stored.fill_million(path, TASKS)
-    spread(path, stored._INDEXES, request.param)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "dragoman", "serve", str(AGENT), "--port", "0", "--store", f"sqlite:///{path}"],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "DRAGOMAN_CONSOLE_TOKEN": TOKEN},
+    path = tmp_path / "tasks.db"
+    stored_tasks.fill_million(path, TASKS)
+    spread(path, stored_tasks._INDEXES, request.param)
+    server = ServerProcess(
+        [sys.executable, "-m", "dragoman", "serve", AGENT, "--port", "0", "--store", f"sqlite:///{path}"],
+        tmp_path,
+        environment=inherited_environment(DRAGOMAN_CONSOLE_TOKEN=TOKEN),
+        seconds=120,
     )
-    assert server.stderr is not None
     try:
-        for line in server.stderr:
-            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
-                break
-        with httpx2.Client(base_url=found[0], timeout=60, follow_redirects=True) as http:
+        with server, httpx2.Client(base_url=server.url, timeout=60, follow_redirects=True) as http:
             http.get("/", params={"token": TOKEN}, headers={"Accept": "text/html"})
             yield http
     finally:
-        server.kill()
-        server.wait()
-        server.stderr.close()
         path.unlink()
 
 

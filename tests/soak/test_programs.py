@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
+from faults import odd_programs as odd
+from faults import program_crash as crash
+from faults import program_crowd as crowd
+from faults import program_server as at
 
 from dragoman import Client, State
 
 pytestmark = pytest.mark.soak
 KB, MB = 1000, 1_000_000
-
-
-def _faults(name: str) -> Any:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    path = Path(__file__).parents[1] / "faults" / f"{name}.py"
-    spec: Any = importlib.util.spec_from_file_location(f"soak_{name}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-crowd = _faults("program_crowd")
-crash = _faults("program_crash")
-at, odd = crowd.at, crowd.odd
 
 
 @pytest.mark.parametrize("kind", ["gather", "ask"])
@@ -65,17 +53,17 @@ async def test_no_program_outlives_any_of_ten_kills(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 async def test_a_slow_reader_of_an_unlimited_output_gets_all_of_it(tmp_path: Path) -> None:
     agents = {"unlimited": {**odd.WRITES, "limits": {"output": 0}}}
-    leash, heard = at.Leash(tmp_path), list[str]()
+    leash, received = at.Leash(tmp_path), list[str]()
     with at.served(tmp_path, agents) as server:
         before = at.forget_peak(server.pid)
         async with Client(server.url, limit=128 << 20) as client:
             async for event in client.stream(f"{leash.path} 60"):
-                if not heard:
+                if not received:
                     assert await leash.ready() == ["written"]
                     grown = at.memory(server.pid, "VmHWM") - before
                     print(f"\nthe server held {grown / MB:.0f} MB of 63 MB that nobody had read")
                     # The text of a task that runs is kept in memory once; beside it only so much is.
                     assert grown < 2 * (60 << 20)
-                heard.append(event.text)
-    assert "".join(heard) == "x" * (60 << 20)
+                received.append(event.text)
+    assert "".join(received) == "x" * (60 << 20)
     leash.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from support.server_process import ServerProcess
 
 HERE = Path(__file__).parent
 # Half an hour; less for a quick look, which says little: what is remembered for ten minutes fills up first.
@@ -81,20 +82,11 @@ def key(tmp_path: Path) -> str:
 
 def test_memory_does_not_rise_under_everyday_load(tmp_path: Path, key: str, record_property: Any) -> None:
     flags = ("--port", "0", "--auth", "bearer", "--push-allow", "127.0.0.1", "--log-level", "warning")
-    with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(
-            commanded(tmp_path, "serve", str(HERE / "steady_agent.py"), *flags), stderr=subprocess.PIPE, cwd=tmp_path
-        )
-        assert server.stderr is not None
-        for line in server.stderr:
-            if found := re.search(rb"http://127\.0\.0\.1:(\d+)", line):
-                break
-        port = int(found[1])
-        with server.stderr:
-            drain = subprocess.Popen(["cat"], stdin=server.stderr, stdout=log)
+    server = ServerProcess(commanded(tmp_path, "serve", str(HERE / "steady_agent.py"), *flags), tmp_path).ready()
+    port = server.url.rpartition(":")[2]
     samples: list[Sample] = []
     callers = subprocess.Popen(
-        [sys.executable, str(HERE / "steady_callers.py"), str(port), key, str(SOAK_SECONDS), str(RATE)],
+        [sys.executable, str(HERE / "steady_callers.py"), port, key, str(SOAK_SECONDS), str(RATE)],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -112,12 +104,11 @@ def test_memory_does_not_rise_under_everyday_load(tmp_path: Path, key: str, reco
         assert callers.stdout is not None
         with callers.stdout:
             outcome = json.loads(callers.stdout.read())
-        assert server.poll() is None
+        assert server.is_running
     finally:
-        for process in (callers, server):
-            process.kill()
-            process.wait()
-        drain.wait()
+        callers.kill()
+        callers.wait()
+        server.close()
     second_half = [sample for sample in samples if sample.seconds >= SOAK_SECONDS / 2]
     slopes = {name: slope_a_minute(second_half, name) for name in ("rss_mb", "pss_mb", "anonymous_mb")}
     figures = {

@@ -84,7 +84,7 @@ def cases(place: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.requirement("S2-84")
-@pytest.mark.rows("component", list(COMPONENTS))
+@pytest.mark.parametrize("component", list(COMPONENTS))
 def test_a_component_is_here_by_its_name_and_tested_by_it(component: str) -> None:
     module, names, places = COMPONENTS[component]
     for name in names:

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
+import close_requirements as script
 import proofs
 import pytest
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 TESTS = Path(__file__).resolve().parents[1]
 MANIFEST = TESTS / "requirements.toml"
 HOW_MANY = {"S0": 68, "S1": 26, "S2": 119, "S3": 67, "S4": 62}
-
-
-def _load_script() -> ModuleType:
-    # By path: in importlib mode neither tests/ nor its parent is on sys.path.
-    spec = importlib.util.spec_from_file_location("close_requirements", TESTS / "close_requirements.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-script = _load_script()
 
 
 @cache

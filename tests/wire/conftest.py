@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 import httpx2
 import pytest
-from tests.wire.grpc_exchange import GrpcCaller
+from wire.grpc_exchange import GrpcCaller
 
 from dragoman import Agent, Context, Rejected
 from dragoman.outputs import Reply

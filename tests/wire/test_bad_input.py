@@ -321,10 +321,12 @@ def check(answer: Any, case: Case) -> None:
 
 @pytest.mark.requirement("S2-8", "S2-100")
 @pytest.mark.parametrize("name", ALL)
-def test_bad_input_gets_its_error_and_the_next_request_its_answer(wire: Any, rows: Any, name: str) -> None:
+def test_bad_input_gets_its_error_and_the_next_request_its_answer(
+    wire: Any, subtests: pytest.Subtests, name: str
+) -> None:
     for case in CASES:
         if case.speaker == name:
-            with rows(case.name):
+            with subtests.test(case.name):
                 method, path, options = case.make(wire.speaker(name))
                 with wire.reading(method, path, **options) as reading:
                     check(reading.refusal(), case)
@@ -342,8 +344,8 @@ def small(wire: Any, new_agent: Callable[..., Any]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("speaker", ALL, indirect=True)
-@pytest.mark.rows("chunked", [False, True])
-@pytest.mark.rows("size", [1001, 5_000_000])
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("size", [1001, 5_000_000])
 def test_a_body_that_is_too_large_is_refused(speaker: Any, small: Any, size: int, chunked: bool) -> None:
     method, path, options = speaker.spell("send", speaker.params("hi"))
     content = options["content"] + b" " * (size - len(options["content"]))
@@ -355,7 +357,7 @@ def test_a_body_that_is_too_large_is_refused(speaker: Any, small: Any, size: int
 
 
 @pytest.mark.parametrize("speaker", ALL, indirect=True)
-@pytest.mark.rows("chunked", [False, True])
+@pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_is_just_small_enough_is_taken(speaker: Any, small: Any, chunked: bool) -> None:
     method, path, options = speaker.spell("send", speaker.params("hi"))
     content = options["content"] + b" " * (1000 - len(options["content"]))
@@ -391,7 +393,7 @@ def spoken(wire: Any, request: bytes) -> bytes:
     return heard
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "request_",
     [
         b"nonsense\r\n\r\n",
@@ -412,7 +414,7 @@ def test_what_is_not_http_disturbs_nobody(wire: Any, request_: bytes) -> None:
     wire.healthy()
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "line",
     [
         b"A2A-Version: \xff\xfe",

@@ -425,7 +425,7 @@ def test_the_server_says_how_it_is(wire: Any, path: str, status: str) -> None:
     assert wire.request("HEAD", path).status == 200
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("method", "path", "allow"),
     [
         ("POST", "/.well-known/agent-card.json", "GET, HEAD"),
@@ -449,7 +449,7 @@ def test_there_is_nothing_else(wire: Any, path: str) -> None:
     assert wire.request("GET", path).status == 404
 
 
-@pytest.mark.rows("path", ["/", "/a2a", "/a2a/", CARD, f"{CARD}/", "/tasks/", "/healthz/", "//", "/v1/"])
+@pytest.mark.parametrize("path", ["/", "/a2a", "/a2a/", CARD, f"{CARD}/", "/tasks/", "/healthz/", "//", "/v1/"])
 def test_nobody_is_ever_sent_elsewhere(wire: Any, path: str) -> None:
     for method in ("GET", "POST"):
         answer = wire.request(method, path)

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc._cython.cygrpc import ExecuteBatchError  # pyright: ignore[reportMissingModuleSource]
-from tests.wire.grpc_caller import MODERN, OLD, calling, encode, message, serving
+from wire.grpc_caller import MODERN, OLD, calling, encode, message, serving
 
 from dragoman import Agent, Context
 from dragoman.errors import InvalidParams, ServerError

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.wire.grpc_reader import GrpcReader, grpc_reader
+from wire.grpc_reader import GrpcReader, grpc_reader
 
 from dragoman import Agent
 from dragoman.server.build import build

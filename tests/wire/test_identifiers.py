@@ -126,12 +126,12 @@ def _filled(params: Any, task_id: str) -> Any:
 
 
 async def test_no_id_of_a_caller_is_taken_for_an_outage(
-    store: str, rows: Any, caplog: pytest.LogCaptureFixture
+    store: str, subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with calling(store) as caller:
         task = (await caller.rpc("SendMessage", message(messageId="first")))["result"]["task"]
         for method, params, expected in CALLS:
-            with rows(method, params):
+            with subtests.test(method, params=params):
                 answer = await caller.rpc(method, _filled(params, task["id"]))
                 error = answer.get("error")
                 assert (error and error["code"]) in expected, answer
@@ -139,15 +139,15 @@ async def test_no_id_of_a_caller_is_taken_for_an_outage(
 
 
 async def test_a_tenant_that_cannot_be_printed_is_refused_in_every_version_and_binding(
-    store: str, rows: Any, caplog: pytest.LogCaptureFixture
+    store: str, subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with calling(store) as caller:
         for path in (f"/{quote(NUL)}/tasks", f"/{quote(NUL)}/tasks/some", f"/{quote(NUL)}/tasks/some:subscribe"):
-            with rows("REST", path):
+            with subtests.test("REST", path=path):
                 status, body = await caller.get(path)
                 assert (status, body["error"]["status"]) == (400, "INVALID_ARGUMENT"), body
         for method in ("tasks/get", "tasks/cancel"):
-            with rows("0.3", method):
+            with subtests.test("0.3", method=method):
                 answer = await caller.rpc(method, {"id": NUL, "tenant": NUL}, "0.3")
                 assert answer["error"]["code"] in (PARAMS, NOT_FOUND), answer
         assert not _errors(caplog)

@@ -19,8 +19,8 @@ def said(speaker: Any, text: str, **members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("S0-1")
-@pytest.mark.rows("number", ["abc-1", 7, "", 0, -1, 1.5, None, 9007199254740993, "ü\u2028"])
-@pytest.mark.rows(("method", "member"), [("GetTask", "error"), ("ListTasks", "result"), ("nothing", "error")])
+@pytest.mark.parametrize("number", ["abc-1", 7, "", 0, -1, 1.5, None, 9007199254740993, "ü\u2028"])
+@pytest.mark.parametrize(("method", "member"), [("GetTask", "error"), ("ListTasks", "result"), ("nothing", "error")])
 def test_a_response_has_the_request_s_id_and_either_a_result_or_an_error(
     wire: Any, number: Any, method: str, member: str
 ) -> None:
@@ -44,7 +44,7 @@ def test_every_event_of_a_stream_is_a_response_with_the_request_s_id(wire: Any) 
 
 @pytest.mark.requirement("S2-35")
 @pytest.mark.parametrize("speaker", ["1.0-rpc", "1.1-rpc", "0.3-rpc", "0.1-rpc"], indirect=True)
-@pytest.mark.rows("path", ["/", "/a2a", "/a2a/", "//"])
+@pytest.mark.parametrize("path", ["/", "/a2a", "/a2a/", "//"])
 def test_every_version_is_answered_at_the_root_and_at_a2a(speaker: Any, path: str) -> None:
     answer = speaker.at(path).send("hi")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")

@@ -177,16 +177,16 @@ def test_a_shared_method_spells_its_errors_as_the_version_header_says(wire: Any,
 
 
 @pytest.mark.requirement("S0-42", "S0-46")
-@pytest.mark.rows("params", [{}, None, {"id": ""}, {"id": None}])
-@pytest.mark.rows("method", ["tasks/get", "tasks/cancel", "tasks/resubscribe"])
+@pytest.mark.parametrize("params", [{}, None, {"id": ""}, {"id": None}])
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel", "tasks/resubscribe"])
 def test_a_task_must_be_named(wire: Any, method: str, params: Any) -> None:
     answer = refusal(wire, method, params)
     assert (answer.status, answer.code, answer.field) == (200, -32602, "id")
 
 
 @pytest.mark.requirement("S0-43", "S0-47")
-@pytest.mark.rows("name", ["1", "abc", 1])
-@pytest.mark.rows("method", ["tasks/get", "tasks/cancel", "tasks/resubscribe"])
+@pytest.mark.parametrize("name", ["1", "abc", 1])
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel", "tasks/resubscribe"])
 def test_a_task_must_exist(wire: Any, method: str, name: Any) -> None:
     assert refusal(wire, method, {"id": name}).code == -32001
 

@@ -13,6 +13,7 @@ import pytest
 
 from dragoman import Agent, Client, Context, User
 from dragoman.client.connect import connect
+from dragoman.client.options import ClientOptions
 from dragoman.errors import Overloaded, Unauthenticated
 from dragoman.model.message import Message
 from dragoman.model.operation import Operation, SendMessageRequest
@@ -254,7 +255,7 @@ async def test_our_client_waits_as_long_as_it_is_told_and_comes_back() -> None:
     with served(agent, limits={"caller_tasks": 1}, drain=0) as url:
         async with Client(url) as other:
             task = await other.send("wait", wait=False)
-            connection = connect(url, clock=clock)
+            connection = connect(ClientOptions(url), clock)
             try:
                 calling = asyncio.create_task(connection.perform(Operation.SEND, request))
                 async with asyncio.timeout(10):

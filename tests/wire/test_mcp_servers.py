@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
+from interop import mcp_sides as sides
+from interop.mcp_results import of_task
+from interop.mcp_servers import everything, time_server
+from interop.mcp_servers.server import McpServer
 
 from dragoman import State, Task
-
-INTEROP = Path(__file__).parents[1] / "interop"
-
-
-def load(name: str, path: Path) -> None:
-    # By path: in importlib mode tests/ is not on sys.path. Where tests/interop runs too, they are there already.
-    if name not in sys.modules:
-        places = [str(path.parent)] if path.name == "__init__.py" else None
-        spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=places)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-
-
-load("interop_mcp", INTEROP / "mcp_servers" / "__init__.py")
-load("interop_mcp_results", INTEROP / "mcp_results.py")
-load("interop_mcp_sides", INTEROP / "mcp_sides.py")
-
-import interop_mcp_sides as sides  # noqa: E402
-from interop_mcp import everything, time_server  # noqa: E402
-from interop_mcp.server import McpServer  # noqa: E402
-from interop_mcp_results import of_task  # noqa: E402
 
 WIRES = [("jsonrpc", "1.0"), ("rest", "1.0"), ("jsonrpc", "0.3")]
 

@@ -34,7 +34,7 @@ def as_data(speaker: Any, value: str) -> str:
     return f'"data":{{"data":{value}}}' if speaker.name == "0.3-rest" else f'"data":{value}'
 
 
-@pytest.mark.rows("value", VALUES.values())
+@pytest.mark.parametrize("value", VALUES.values())
 def test_data_comes_back_as_it_went_in(speaker: Any, value: str) -> None:
     answer = speaker.send(**calling_same(value))
     task = speaker.id_of(answer)
@@ -50,14 +50,14 @@ def test_data_comes_back_as_it_went_in(speaker: Any, value: str) -> None:
         assert text.count(f'"arguments":{{"value":{value}}}') == 1
 
 
-@pytest.mark.rows("value", VALUES.values())
+@pytest.mark.parametrize("value", VALUES.values())
 def test_data_comes_back_as_it_went_in_over_a_stream(speaker: Any, value: str) -> None:
     with speaker.stream(**calling_same(value)) as reading:
         lines = "".join(reading.response.iter_text()).split("\n")
     assert sum(line.count(as_data(speaker, value)) for line in lines) == 1
 
 
-@pytest.mark.rows("other", ["1.0-rpc", "1.1-rest", "0.3-rpc", "0.3-rest"])
+@pytest.mark.parametrize("other", ["1.0-rpc", "1.1-rest", "0.3-rpc", "0.3-rest"])
 def test_data_is_the_same_in_whatever_dialect_it_is_read(wire: Any, speaker: Any, other: str) -> None:
     task = speaker.id_of(speaker.send(**calling_same(VALUE)))
     reader = wire.speaker(other)
@@ -65,20 +65,20 @@ def test_data_is_the_same_in_whatever_dialect_it_is_read(wire: Any, speaker: Any
     assert as_data(reader, VALUE) in reader.get(task, headers=headers).text
 
 
-@pytest.mark.rows("value", VALUES.values())
+@pytest.mark.parametrize("value", VALUES.values())
 def test_metadata_comes_back_as_it_went_in(speaker: Any, value: str) -> None:
     answer = speaker.send("hi", message={"metadata": json.loads(value)})
     assert answer.text.count(f'"metadata":{value}') == 1
 
 
-def test_data_survives_the_disk(wire: Any, rows: Any, new_agent: Any, tmp_path: Any) -> None:
+def test_data_survives_the_disk(wire: Any, subtests: pytest.Subtests, new_agent: Any, tmp_path: Any) -> None:
     store = f"sqlite:///{tmp_path}/tasks.db"
     table = [(name, value) for name in SPEAKERS for value in (VALUE, VALUES["long"], VALUES["text"])]
     with served(new_agent(), store=store, drain=0) as url:
         sent = [wire.at(url).speaker(name).send(**calling_same(value)) for name, value in table]
     with served(new_agent(), store=store, drain=0) as url:
         for (name, value), before in zip(table, sent, strict=True):
-            with rows(name, value):
+            with subtests.test(name, value=value):
                 speaker = wire.at(url).speaker(name)
                 after = speaker.get(speaker.id_of(before))
                 assert as_data(speaker, value) in after.text

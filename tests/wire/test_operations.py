@@ -182,7 +182,7 @@ def test_an_unknown_task_cannot_be_read(speaker: Any) -> None:
 
 
 @pytest.mark.requirement("S2-12")
-@pytest.mark.rows(("length", "kept"), [(1, 1), (2, 2), (3, 3), (99, 3), (0, 0)])
+@pytest.mark.parametrize(("length", "kept"), [(1, 1), (2, 2), (3, 3), (99, 3), (0, 0)])
 def test_the_history_is_cut_to_its_last_messages(speaker: Any, length: int, kept: int) -> None:
     task = speaker.id_of(speaker.send(tool="ask_name"))
     speaker.send("Ada", task=task)
@@ -196,7 +196,7 @@ def test_the_history_is_cut_to_its_last_messages(speaker: Any, length: int, kept
     assert "history" in answer or speaker.form not in ("0.3-rpc", "0.1-rpc")
 
 
-@pytest.mark.rows("length", [1, 0])
+@pytest.mark.parametrize("length", [1, 0])
 def test_the_history_is_cut_in_the_answer_to_a_message_too(speaker: Any, length: int) -> None:
     if speaker.version == "0.1":
         answer = speaker.send("hi", historyLength=length)
@@ -210,7 +210,7 @@ def test_the_history_is_cut_in_the_answer_to_a_message_too(speaker: Any, length:
 
 
 @pytest.mark.requirement("S2-6", "S2-13")
-@pytest.mark.rows("tool", ["slow", "until_told"])
+@pytest.mark.parametrize("tool", ["slow", "until_told"])
 def test_a_task_at_work_is_canceled_and_stays_so(speaker: Any, tool: str) -> None:
     task = begun(speaker, tool)
     with speaker.subscribe(task) as reading:
@@ -230,7 +230,7 @@ def test_a_task_that_waits_can_be_canceled(speaker: Any) -> None:
 
 
 @pytest.mark.requirement("S2-13")
-@pytest.mark.rows("tool", ["echo", "boom", "deny"])
+@pytest.mark.parametrize("tool", ["echo", "boom", "deny"])
 def test_an_ended_task_cannot_be_canceled(speaker: Any, tool: str) -> None:
     task = speaker.send("hi", tool=tool)
     assert error(speaker.cancel(task)) == (NOT_CANCELABLE[speaker.binding], "TASK_NOT_CANCELABLE")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx2
 import pytest
+from support.webhook_receiver import WebhookReceiver
 
 from dragoman import User
 from dragoman.push import verify
@@ -256,7 +254,7 @@ FORBIDDEN = [
 ]
 
 
-@pytest.mark.rows("url", FORBIDDEN)
+@pytest.mark.parametrize("url", FORBIDDEN)
 def test_an_address_that_is_nobodys_business_is_refused_by_its_field(wire: Any, url: str) -> None:
     for name in SPEAKERS:
         speaker = wire.speaker(name)
@@ -293,69 +291,10 @@ def inline(speaker: Any, config: Any, *values: Any, **options: Any) -> Any:
 # -- what arrives ----------------------------------------------------------------------------------------------------
 
 
-class Came(NamedTuple):
-    """A webhook as it arrived."""
-
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-    @property
-    def state(self) -> str | None:
-        said = self.json.get("statusUpdate") or self.json
-        return said["status"]["state"] if "status" in said else None
-
-
-class Receiver:
-    """A real receiver."""
-
-    def __init__(self) -> None:
-        self.came: list[Came] = []
-        self.news = threading.Condition()
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                with receiver.news:
-                    receiver.came.append(Came({name.lower(): value for name, value in self.headers.items()}, body))
-                    receiver.news.notify_all()
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None: ...
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def wait(self, condition: Callable[[list[Came]], bool]) -> list[Came]:
-        with self.news:
-            assert self.news.wait_for(lambda: condition(self.came), SECONDS), self.came
-        return list(self.came)
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-
-def ended(came: list[Came]) -> bool:
-    return bool(came) and str(came[-1].state).lower().removeprefix("task_state_") == "completed"
-
-
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as receiver:
+        yield receiver
 
 
 @pytest.fixture(scope="module")
@@ -370,12 +309,12 @@ def open_wire(http: httpx2.Client, new_agent: Any) -> Iterator[Any]:
 @pytest.mark.requirement("S2-29")
 @pytest.mark.parametrize("name", SPEAKERS)
 def test_a_webhook_that_came_with_the_message_hears_all_in_its_own_version(
-    wire: Any, open_wire: Any, receiver: Receiver, name: str
+    wire: Any, open_wire: Any, receiver: WebhookReceiver, name: str
 ) -> None:
     speaker = wire.at(open_wire.url).speaker(name)
     config = Hooks(speaker).config(receiver.url, token="T0K3N")
     task = speaker.id_of(inline(speaker, config, "hello", tool="echo").result)
-    came = receiver.wait(ended)
+    came = receiver.wait_final()
     keys = httpx2.get(f"{open_wire.url}/.well-known/jwks.json").json()
     for each in came:
         assert each.headers["x-a2a-notification-token"] == "T0K3N"
@@ -394,12 +333,14 @@ def test_a_webhook_that_came_with_the_message_hears_all_in_its_own_version(
 
 
 @pytest.mark.parametrize("name", SPEAKERS)
-def test_a_webhook_of_a_parked_task_hears_the_answer(wire: Any, open_wire: Any, receiver: Receiver, name: str) -> None:
+def test_a_webhook_of_a_parked_task_hears_the_answer(
+    wire: Any, open_wire: Any, receiver: WebhookReceiver, name: str
+) -> None:
     speaker = wire.at(open_wire.url).speaker(name)
     task = parked(speaker)
     Hooks(speaker).create(task, url=receiver.url, scheme="Bearer", credentials="S3CR3T")
     speaker.send("Ada", task=task)
-    came = receiver.wait(ended)
+    came = receiver.wait_final()
     assert {each.headers["authorization"] for each in came} == {"Bearer S3CR3T"}
     assert all(each.headers["x-dragoman-signature"].startswith("ey") for each in came)
     keys = [each.headers["idempotency-key"] for each in came]
@@ -408,7 +349,7 @@ def test_a_webhook_of_a_parked_task_hears_the_answer(wire: Any, open_wire: Any, 
 
 
 @pytest.mark.parametrize("name", FOUR)
-def test_a_deleted_webhook_hears_nothing_more(wire: Any, open_wire: Any, receiver: Receiver, name: str) -> None:
+def test_a_deleted_webhook_hears_nothing_more(wire: Any, open_wire: Any, receiver: WebhookReceiver, name: str) -> None:
     speaker = wire.at(open_wire.url).speaker(name)
     task = parked(speaker)
     hooks = Hooks(speaker)
@@ -416,18 +357,20 @@ def test_a_deleted_webhook_hears_nothing_more(wire: Any, open_wire: Any, receive
     hooks.create(task, id="stays", url=receiver.url)
     hooks.delete(task, "gone")
     speaker.send("Ada", task=task)
-    came = receiver.wait(ended)
+    came = receiver.wait_final()
     assert {each.headers["idempotency-key"].split("/")[1] for each in came} == {"stays"}
 
 
 @pytest.mark.parametrize("name", ["1.0-rpc", "1.0-rest", "0.3-rpc"])
-def test_an_answer_without_a_task_calls_no_webhook(wire: Any, open_wire: Any, receiver: Receiver, name: str) -> None:
+def test_an_answer_without_a_task_calls_no_webhook(
+    wire: Any, open_wire: Any, receiver: WebhookReceiver, name: str
+) -> None:
     speaker = wire.at(open_wire.url).speaker(name)
     answer = inline(speaker, Hooks(speaker).config(receiver.url), "x", tool="reply")
     assert "at once" in answer.text
     config = Hooks(speaker).config(f"{receiver.url}?second")
     inline(speaker, config, "hello", tool="echo")
-    came = receiver.wait(ended)
+    came = receiver.wait_final()
     assert len({each.headers["idempotency-key"].split("/")[0] for each in came}) == 1
 
 
@@ -449,8 +392,8 @@ def test_webhooks_are_there_after_a_restart(
             speaker = wire.at(url).speaker(name)
             assert Hooks(speaker).get(tasks[name], "p")["url"] == receiver.url
             speaker.send("Ada", task=tasks[name])
-        receiver.wait(lambda came: sum(ended([each]) for each in came) == len(SPEAKERS))
-    assert {each.headers["x-a2a-notification-token"] for each in receiver.came} == {"T0K3N"}
+        receiver.wait_final(len(SPEAKERS))
+    assert {each.headers["x-a2a-notification-token"] for each in receiver.requests} == {"T0K3N"}
 
 
 # -- turned off ------------------------------------------------------------------------------------------------------

@@ -77,15 +77,15 @@ def test_json_is_answered_with_json_and_everything_else_with_a2a_json(speaker: A
         assert (answer.status, answer.headers["content-type"]) == (status, answered)
 
 
-@pytest.mark.rows("content_type", ["", "text/plain", "application/xml", "multipart/form-data", "json"])
-@pytest.mark.rows("path", ["/message:send", "/message:stream", "/tasks/t:cancel", "/v1/message:send"])
+@pytest.mark.parametrize("content_type", ["", "text/plain", "application/xml", "multipart/form-data", "json"])
+@pytest.mark.parametrize("path", ["/message:send", "/message:stream", "/tasks/t:cancel", "/v1/message:send"])
 def test_a_body_that_is_not_json_is_refused_with_415(wire: Any, path: str, content_type: str) -> None:
     answer = wire.request("POST", path, content=b"{}", headers={"Content-Type": content_type})
     assert (answer.status, answer.code, answer.reason) == (415, 415, "CONTENT_TYPE_NOT_SUPPORTED")
 
 
-@pytest.mark.rows("body", [b"null", b"{}", b"", b" \n", b" null\n"])
-@pytest.mark.rows("version", ["1.0-rest", "1.1-rest", "0.3-rest"])
+@pytest.mark.parametrize("body", [b"null", b"{}", b"", b" \n", b" null\n"])
+@pytest.mark.parametrize("version", ["1.0-rest", "1.1-rest", "0.3-rest"])
 def test_json_that_says_nothing_is_no_body(wire: Any, version: str, body: bytes) -> None:
     speaker = wire.speaker(version)
     root = "/v1/tasks" if version == "0.3-rest" else "/tasks"
@@ -97,14 +97,14 @@ def test_json_that_says_nothing_is_no_body(wire: Any, version: str, body: bytes)
     assert speaker.state(answer) == "canceled"
 
 
-@pytest.mark.rows("body", [b"[]", b"0", b"false", b'""', b"nul"])
+@pytest.mark.parametrize("body", [b"[]", b"0", b"false", b'""', b"nul"])
 def test_other_json_is_still_no_body(wire: Any, body: bytes) -> None:
     answer = wire.request("POST", "/tasks/t:cancel", content=body, headers={"Content-Type": "application/json"})
     assert answer.status == 400
 
 
-@pytest.mark.rows("content_type", ["text/plain", "application/x-www-form-urlencoded", "*/*", ""])
-@pytest.mark.rows("path", ["/tasks/{}:cancel", "/v1/tasks/{}:cancel"])
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "*/*", ""])
+@pytest.mark.parametrize("path", ["/tasks/{}:cancel", "/v1/tasks/{}:cancel"])
 def test_an_empty_post_may_have_any_content_type(wire: Any, path: str, content_type: str) -> None:
     task = wire.speaker("1.0-rest").begin(tool="slow")
     answer = wire.request("POST", path.format(task["id"]), content=b"", headers={"Content-Type": content_type})
@@ -124,7 +124,7 @@ def test_an_empty_post_in_chunks_may_have_any_content_type(wire: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/message:send", "/message:send", "/v1/message:stream"])
-@pytest.mark.rows("version", ["0.3-rpc", "1.0-rpc"])
+@pytest.mark.parametrize("version", ["0.3-rpc", "1.0-rpc"])
 def test_a_json_rpc_message_at_a_path_of_rest_is_answered_as_json_rpc(wire: Any, path: str, version: str) -> None:
     speaker = wire.speaker(version)
     send = {"0.3-rpc": "message/send", "1.0-rpc": "SendMessage"}[version]
@@ -180,8 +180,8 @@ def test_parameters_of_a_path_and_of_a_query(speaker: Any, path: str) -> None:
     assert (answer.json["id"], "history" in answer.json) == (task, "?" not in path)
 
 
-@pytest.mark.rows("name", ["50%41", "a/b", "ü and ö", "a?b#c&d", "..", "tasks", "%2F", "a+b", "x:y"])
-@pytest.mark.rows("version", ["1.0-rest", "0.3-rest"])
+@pytest.mark.parametrize("name", ["50%41", "a/b", "ü and ö", "a?b#c&d", "..", "tasks", "%2F", "a+b", "x:y"])
+@pytest.mark.parametrize("version", ["1.0-rest", "0.3-rest"])
 def test_an_id_may_hold_anything_when_it_is_encoded(wire: Any, name: str, version: str) -> None:
     task = f"{uuid4()}{name}"
     wire.speaker("0.1-rpc").send(tool="ask_name", id=task)
@@ -195,7 +195,7 @@ def test_the_verb_of_a_path_may_be_encoded(wire: Any, speaker: Any) -> None:
     assert speaker.texts(answer) == ["hi"]
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("method", "path", "allow"),
     [
         ("GET", "/message:send", "POST"),
@@ -219,7 +219,7 @@ def test_a_wrong_method_is_told_which_are_right(wire: Any, method: str, path: st
 
 
 @pytest.mark.requirement("S2-47")
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "path",
     [
         "/unknown",

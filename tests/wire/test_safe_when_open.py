@@ -57,8 +57,10 @@ def test_a_loopback_name_is_answered(url: str, host: str) -> None:
     assert ask(url, Host=host)[0] == 200
 
 
-@pytest.mark.rows("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::2]", "192.0.2.7"])
-@pytest.mark.rows(("method", "path"), [("POST", "/message:send"), ("POST", "/"), ("GET", "/.well-known/agent.json")])
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::2]", "192.0.2.7"])
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/message:send"), ("POST", "/"), ("GET", "/.well-known/agent.json")]
+)
 def test_another_name_is_misdirected_and_told_what_to_set(url: str, host: str, method: str, path: str) -> None:
     status, _, body = ask(url, method, path, Host=host)
     assert status == 421

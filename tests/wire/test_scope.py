@@ -173,7 +173,7 @@ def test_a_message_that_comes_twice_is_taken_once(speaker: Any) -> None:
 
 
 @pytest.mark.parametrize("speaker", SINCE_0_3, indirect=True)
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("message_id", "words", "caller"),
     [
         pytest.param("m1", "hi", "ada", id="hand-typed"),
@@ -257,8 +257,8 @@ def extended(wire: Any, new_agent: Callable[..., Any]) -> Iterator[Any]:
         yield wire.at(url)
 
 
-@pytest.mark.rows("header", ["A2A-Extensions", "X-A2A-Extensions"])
-@pytest.mark.rows(
+@pytest.mark.parametrize("header", ["A2A-Extensions", "X-A2A-Extensions"])
+@pytest.mark.parametrize(
     ("asked", "activated"),
     [(ONE, ONE), (f"{TWO}, {ONE}", f"{ONE}, {TWO}"), (f"{ONE},https://example.com/unknown", ONE), ("nothing", None)],
 )
@@ -296,7 +296,7 @@ def test_a_required_extension_must_be_asked_for(speaker: Any, wire: Any, new_age
 # -- versions ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rows("version", ["0.5", "2.0", "9", "latest", "1.0, 1.0", "-1"])
+@pytest.mark.parametrize("version", ["0.5", "2.0", "9", "latest", "1.0, 1.0", "-1"])
 def test_an_unknown_version_is_refused(speaker: Any, version: str) -> None:
     for answer in (
         speaker.send("hi", headers={"A2A-Version": version}),
@@ -307,7 +307,7 @@ def test_an_unknown_version_is_refused(speaker: Any, version: str) -> None:
     speaker.wire.healthy()
 
 
-@pytest.mark.rows("version", ["", "1.0", "1.0.1", "1", "0.3", "0.2.6", "0.1"])
+@pytest.mark.parametrize("version", ["", "1.0", "1.0.1", "1", "0.3", "0.2.6", "0.1"])
 def test_a_known_version_or_none_is_answered(speaker: Any, version: str) -> None:
     assert speaker.state(speaker.send("hi", headers={"A2A-Version": version})) == "completed"
 

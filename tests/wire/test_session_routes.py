@@ -20,7 +20,7 @@ from dragoman.model.error import Unauthenticated
 from dragoman.outputs import Ask
 from dragoman.server.agent.base import Backend
 from dragoman.server.build import build
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 from dragoman.testing import Clock, served
 
 SEND, NOT_FOUND = "/a2a/tasks/send", {"error": "Task not found"}
@@ -232,7 +232,7 @@ async def test_after_a_restart_the_route_knows_no_task_of_before(site: Any, tmp_
 REQUIRED = "Validation failed: : message is required (either at top-level or inside params)"
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("content", "text"),
     [
         (b"{", "Invalid JSON body"),

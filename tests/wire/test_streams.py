@@ -95,7 +95,7 @@ def test_a_stream_is_not_to_be_kept_or_buffered_on_its_way(speaker: Any) -> None
 
 
 @pytest.mark.parametrize("speaker", ["0.3-rpc", "0.3-rest", "0.1-rpc"], indirect=True)
-@pytest.mark.rows("tool", ["echo", "ask_name", "boom", "deny"])
+@pytest.mark.parametrize("tool", ["echo", "ask_name", "boom", "deny"])
 def test_only_the_last_status_of_an_older_stream_is_final(speaker: Any, tool: str) -> None:
     with speaker.stream("hi", tool=tool) as reading:
         said = finals(speaker, list(reading))
@@ -122,7 +122,7 @@ def test_events_arrive_while_the_task_is_at_work(speaker: Any) -> None:
 
 
 @pytest.mark.requirement("S2-6")
-@pytest.mark.rows(("tool", "state"), [("deny", "rejected"), ("boom", "failed"), ("ask_name", "input-required")])
+@pytest.mark.parametrize(("tool", "state"), [("deny", "rejected"), ("boom", "failed"), ("ask_name", "input-required")])
 def test_a_stream_ends_when_the_task_does_or_asks(speaker: Any, tool: str, state: str) -> None:
     with speaker.stream(tool=tool) as reading:
         events = list(reading)
@@ -223,7 +223,7 @@ def test_a_subscription_stays_open_while_the_task_waits_for_input(speaker: Any) 
         assert True not in said[:-1]
 
 
-@pytest.mark.rows("after", [0, 1, 4, 5])
+@pytest.mark.parametrize("after", [0, 1, 4, 5])
 def test_a_stream_is_resumed_after_the_last_event_a_reader_saw_also_when_the_task_has_ended(
     speaker: Any, after: int
 ) -> None:
@@ -247,7 +247,7 @@ def test_a_running_task_is_resumed_without_a_snapshot(speaker: Any) -> None:
 
 # An ended task is there, so it is not "not found": the specification has -32004 for what cannot be subscribed to.
 @pytest.mark.requirement("S2-14")
-@pytest.mark.rows("after", [None, 4, 99, 10**20, -1, "x", "4.0"])
+@pytest.mark.parametrize("after", [None, 4, 99, 10**20, -1, "x", "4.0"])
 def test_nothing_is_left_of_an_ended_task(speaker: Any, after: Any) -> None:
     task = speaker.id_of(speaker.send("hi"))
     with speaker.subscribe(task, after=after) as reading:
@@ -255,7 +255,7 @@ def test_nothing_is_left_of_an_ended_task(speaker: Any, after: Any) -> None:
     assert (answer.code, answer.reason) == (UNSUPPORTED[speaker.binding], "UNSUPPORTED_OPERATION")
 
 
-@pytest.mark.rows("after", [99, 10**20, -1, "x"])
+@pytest.mark.parametrize("after", [99, 10**20, -1, "x"])
 def test_an_unknown_number_counts_as_none(speaker: Any, after: Any) -> None:
     task = speaker.id_of(speaker.send(tool="ask_name"))
     with speaker.subscribe(task, after=after) as reading:
@@ -264,7 +264,7 @@ def test_an_unknown_number_counts_as_none(speaker: Any, after: Any) -> None:
 
 
 @pytest.mark.requirement("S2-14")
-@pytest.mark.rows("after", [None, 1])
+@pytest.mark.parametrize("after", [None, 1])
 def test_an_unknown_task_cannot_be_subscribed_to(speaker: Any, after: Any) -> None:
     with speaker.subscribe("nobody", after=after) as reading:
         answer = reading.refusal()

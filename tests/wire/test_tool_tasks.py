@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Agent, Context, Rejected, Server, User
 from dragoman.auth.inbound.cookie import seal_cookie
@@ -529,41 +528,15 @@ def test_a_stream_of_such_a_task_is_plain_0_1(desk: Desk, like: Any) -> None:
         assert [event.json["result"] for event in reading] == events[2:]
 
 
-@pytest.fixture
-def receiver() -> Iterator[tuple[str, list[Any], threading.Event]]:
-    """The address of a real receiver, what came there, and what is set when a task has ended."""
-    came: list[Any] = []
-    ended = threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            came.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-            if came[-1]["status"]["state"] == "completed":
-                ended.set()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/hook", came, ended
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def test_a_webhook_of_such_a_task_is_told_in_plain_0_1(wire: Any, tmp_path: Path, receiver: Any) -> None:
-    url, came, ended = receiver
+def test_a_webhook_of_such_a_task_is_told_in_plain_0_1(wire: Any, tmp_path: Path) -> None:
     path = tmp_path / "t.db"
-    with desk_of(wire, path, push_allow=[url.removeprefix("http://").removesuffix("/hook")]) as desk:
+    with WebhookReceiver() as receiver, desk_of(wire, path, push_allow=[f"127.0.0.1:{receiver.port}"]) as desk:
+        url = receiver.url
         params = {"message": "hello", "pushNotification": {"url": url}}
         task = desk.ask("tasks/send", params).result
-        assert ended.wait(10)
-        assert [told["status"]["state"] for told in came] == ["working", "completed"]
-        assert came[-1]["artifacts"] == task["artifacts"]
+        deliveries = receiver.wait_final()
+        assert [each.state for each in deliveries] == ["working", "completed"]
+        assert deliveries[-1].json["artifacts"] == task["artifacts"]
         # One of 0.1 has one webhook: another takes its place.
         desk.ask("tasks/pushNotification/set", {"id": task["id"], "pushNotificationConfig": {"url": f"{url}/2"}})
         shown = desk.ask("tasks/pushNotification/get", {"id": task["id"]}).result

@@ -23,13 +23,14 @@ from typing import Any
 import httpx2
 import pytest
 import trustme
+from support.command import DRAGOMAN
+from support.server_process import LAST_LINE, ServerProcess
 
 from dragoman.compat.client import cancel_task, discover, get_task, send_task
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 SECONDS = 30  # healthy answers take milliseconds, a start two seconds
 OLD_CARD = "/.well-known/agent.json"
-DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 CARD = (
     '{"name":"elixir-mcp-agent","description":"An Elixir MCP server exposed via the A2A protocol",'
     '"url":"https://localhost/a2a","version":"1.0.0",'
@@ -80,34 +81,17 @@ class Site:
         return done.stdout.strip()
 
     def start(self) -> None:
-        self.process = subprocess.Popen(
-            [
-                *(*DRAGOMAN, "serve", "dragoman.examples.toolbox", *self._store, "--port", "0"),
-                *("--url", "https://localhost", "--tls-cert", "own.pem", "--tls-key", "own.key"),
-                *("--compat", "tool-server"),
-            ],
-            cwd=self.folder,
-            env=self._environ,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stderr is not None
-        told = ""
-        for line in self.process.stderr:
-            told += line
-            if line.startswith("  try"):
-                break
-        found = re.search(r"card    (https://127\.0\.0\.1:\d+)/", told)
-        assert found is not None, told
-        self.url = found[1]
+        words = ("serve", "dragoman.examples.toolbox", *self._store, "--port", "0", "--compat", "tool-server")
+        tls = ("--url", "https://localhost", "--tls-cert", "own.pem", "--tls-key", "own.key")
+        self.process = ServerProcess([*DRAGOMAN, *words, *tls], self.folder, environment=self._environ)
+        self.process.ready().find(LAST_LINE)
+        self.url = self.process.url
         self.http = httpx2.Client(base_url=self.url, verify=self._trust, timeout=SECONDS)
 
     def end(self, by: signal.Signals) -> None:
         """End it: asked to with SIGTERM, as a crash would with SIGKILL."""
         self.http.close()
-        self.process.send_signal(by)
-        self.process.communicate(timeout=SECONDS)
+        self.process.end(by)
 
     def tools(self) -> int:
         """The process of its MCP server, which its guard has started."""
@@ -157,7 +141,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("toolbox"))
     yield site
-    if site.process.poll() is None:
+    if site.process.is_running:
         site.end(signal.SIGTERM)
 
 
@@ -235,8 +219,8 @@ def test_a_task_is_got_and_canceled_in_the_same_words(site: Site) -> None:
 
 
 @pytest.mark.requirement("S0-42", "S0-43", "S0-46", "S0-47")
-@pytest.mark.rows("method", ["tasks/get", "tasks/cancel"])
-@pytest.mark.rows(
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+@pytest.mark.parametrize(
     ("params", "code"),
     [("{}", -32602), ("null", -32602), ('{"id":""}', -32602), ('{"id":"1"}', -32001), ('{"id":"nope"}', -32001)],
 )
@@ -292,8 +276,8 @@ def _turned(cookie: str) -> str:
 
 
 @pytest.mark.requirement("S0-5")
-@pytest.mark.rows("method", ["tasks/send", "tasks/get", "tasks/cancel", "tasks/sendSubscribe"])
-@pytest.mark.rows(
+@pytest.mark.parametrize("method", ["tasks/send", "tasks/get", "tasks/cancel", "tasks/sendSubscribe"])
+@pytest.mark.parametrize(
     "forged",
     [None, lambda _: "garbage", lambda _: "", _without_end, _turned],
 )
@@ -401,25 +385,14 @@ def test_tasks_outlive_a_kill_and_one_at_work_has_failed(site: Site) -> None:
 @pytest.mark.requirement("S0-14", "S0-15", "S0-16", "S0-48", "S0-62")
 def test_started_as_a_module_it_has_the_document_s_card_without_a_setting(tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "COV"))}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dragoman.examples.toolbox"],
-        cwd=tmp_path,
-        env={**kept, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1", "DRAGOMAN_PORT": "0"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stderr is not None
-        try:
-            line = next(line for line in process.stderr if line.startswith("  card"))
-            url = line.split()[1].partition("/.well-known")[0]
-            # The table is there before anybody has asked for anything.
-            with closing(sqlite3.connect(f"file:{tmp_path / '.dragoman' / 'tasks.db'}?mode=ro", uri=True)) as reader:
-                made = reader.execute("SELECT type FROM sqlite_master WHERE tbl_name = 'a2a_tasks' ORDER BY type")
-                assert [kind for (kind,) in made] == ["index", "table"]
-                assert reader.execute("SELECT count(*) FROM a2a_tasks").fetchone() == (0,)
-            assert httpx2.get(url + OLD_CARD, timeout=SECONDS).text == CARD
-        finally:
-            process.terminate()
-            process.communicate(timeout=SECONDS)
+    environment = {**kept, "PYTHONPATH": str(SRC), "DRAGOMAN_PORT": "0"}
+    with ServerProcess(
+        [sys.executable, "-m", "dragoman.examples.toolbox"], tmp_path, environment=environment
+    ) as server:
+        # The table is there before anybody has asked for anything.
+        with closing(sqlite3.connect(f"file:{tmp_path / '.dragoman' / 'tasks.db'}?mode=ro", uri=True)) as reader:
+            made = reader.execute("SELECT type FROM sqlite_master WHERE tbl_name = 'a2a_tasks' ORDER BY type")
+            assert [kind for (kind,) in made] == ["index", "table"]
+            assert reader.execute("SELECT count(*) FROM a2a_tasks").fetchone() == (0,)
+        assert httpx2.get(server.url + OLD_CARD, timeout=SECONDS).text == CARD
+        server.end()

@@ -234,7 +234,7 @@ def test_an_error_in_0_3_says_its_reason_beside_the_error(speaker: Any) -> None:
     }
 
 
-@pytest.mark.rows("method", METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_all_ten_methods_are_known(wire: Any, method: str) -> None:
     assert '"code":-32601' not in wire.rpc(method, {}).text
     assert '"code":-32601' in wire.rpc(f"{method}s", {}).text

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman.engine.execute.outputs import AnsweredQuestion, Ask
+from dragoman.engine.execute.outputs import Ask
+from dragoman.engine.journal.replay import AnsweredQuestion
 from dragoman.model.error import Failed
 
 if TYPE_CHECKING:

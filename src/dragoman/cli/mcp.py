@@ -23,6 +23,7 @@ from dragoman.cli.printing import out, say, warn
 from dragoman.mcp.hosts import install as installing
 from dragoman.mcp.serve import WAIT_SECONDS, McpOptions
 from dragoman.model.error import ConfigError
+from dragoman.server.listen.shutdown import stop_signals
 
 if TYPE_CHECKING:
     from dragoman.mcp.registry import RegistryStore
@@ -201,7 +202,7 @@ def _starting() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, end) for number in stop_signals()}
     # A host is waiting, and imports create no garbage.
     gc.disable()
     try:
@@ -216,7 +217,7 @@ def _prepare(shared: SharedOptions) -> tuple[McpOptions, RegistryStore | None]:
     """Load and check all settings before anything is served. Raises ConfigError."""
     from dragoman import __version__
     from dragoman.cli.telemetry import configure_export
-    from dragoman.server.config.settings import load_settings
+    from dragoman.server.config.loader import load_settings
     from dragoman.telemetry.logs import configure
 
     flags = {"limits_remote_bytes": shared.limits_remote_bytes}
@@ -338,7 +339,7 @@ def _store_path(store: str | None) -> Path | None:
 
 def _launch_arguments(options: SharedOptions) -> list[str]:
     """Return the arguments with absolute paths: the host may start this in any folder. Raises ConfigError."""
-    from dragoman.server.config.settings import find_config
+    from dragoman.server.config.loader import find_config
 
     # Without a settings file none is read: a file in a foreign folder must not decide who gets our tokens.
     file = find_config(options.config, environ=os.environ, cwd=Path.cwd())

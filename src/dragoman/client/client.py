@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from dragoman.client.connect import connect
-from dragoman.client.connection import DEFAULT_LIMIT
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request, task_id_of
-from dragoman.client.streams.backoff import RECONNECT, Outage
+from dragoman.client.options import (
+    ClientOptions,
+    MessageOptions,
+    SendOptions,
+    SendTurnOptions,
+    TaskLike,
+    TurnOptions,
+    takes,
+)
+from dragoman.client.streams.backoff import Outage
 from dragoman.client.streams.stream import EventStream
 from dragoman.client.tool import build_tool
 from dragoman.model.card import AgentCard
@@ -39,13 +46,10 @@ from dragoman.telemetry.spans import TRACING
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from dragoman.client.connect import Verify
     from dragoman.client.connection import Connection
-    from dragoman.client.message import Attachment, Content, MessageOptions, SendOptions
+    from dragoman.client.follow import FollowOptions
     from dragoman.client.streams.backoff import Backoff
-    from dragoman.client.trust import TrustOption
     from dragoman.model.operation import Request
-    from dragoman.net.exchange import Interceptor
 
 
 class Chat:
@@ -73,14 +77,16 @@ class Chat:
         """The open question of the agent, or None."""
         return self.last.question if self.last is not None else None
 
-    async def send(self, text: Content | None = None, **options: Unpack[SendOptions]) -> Task | Message:
+    @takes(SendTurnOptions.__init__, SendTurnOptions)
+    async def send(self, *args: Any, **keywords: Any) -> Task | Message:
         """Send the next message with the options of `Client.send`. Raises the same errors."""
-        self.last = await self._client.send(text, **self._continuation(), **options)
+        self.last = await self._client.send(*args, **self._continuation(), **keywords)
         return self.last
 
-    def stream(self, text: Content | None = None, **options: Unpack[MessageOptions]) -> EventStream:
+    @takes(TurnOptions.__init__, TurnOptions)
+    def stream(self, *args: Any, **keywords: Any) -> EventStream:
         """Send the next message with the options of `Client.stream` and return its stream. Raises the same errors."""
-        stream: EventStream = self._client.stream(text, **self._continuation(), **options)
+        stream: EventStream = self._client.stream(*args, **self._continuation(), **keywords)
         return stream._observe(self._set_last, self._complete_last)  # pyright: ignore[reportPrivateUsage]
 
     def _set_last(self, result: Task | Message) -> None:
@@ -95,9 +101,6 @@ class Chat:
         if isinstance(self.last, Task) and self.last.state.waiting:
             return {"task": self.last, "auth": self._auth}
         return {"context": self.context_id, "auth": self._auth}
-
-
-TaskLike = Task | Message | str
 
 
 class Client:
@@ -123,41 +126,13 @@ class Client:
         BadCard: the given card cannot be parsed.
     """
 
-    def __init__(
-        self,
-        target: object,
-        *,
-        auth: object = None,
-        protocol: str | None = None,
-        transport: str | None = None,
-        connect_timeout: float | None = 10.0,
-        idle_timeout: float | None = None,
-        retries: int = 5,
-        limit: int | None = DEFAULT_LIMIT,
-        reconnect: float = RECONNECT,
-        verify: Verify = True,
-        headers: Mapping[str, str] | None = None,
-        interceptors: Sequence[Interceptor] = (),
-        trust: TrustOption = None,
-    ) -> None:
-        self._connection: Connection = connect(
-            target,
-            auth=auth,
-            protocol=protocol,
-            transport=transport,
-            connect_timeout=connect_timeout,
-            idle_timeout=idle_timeout,
-            retries=retries,
-            limit=limit,
-            reconnect=reconnect,
-            verify=verify,
-            headers=headers,
-            interceptors=interceptors,
-            trust=trust,
-        )
-        self._target = target
-        self._retries = retries
-        self._limit = limit
+    @takes(ClientOptions.__init__, ClientOptions)
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        options = ClientOptions(*args, **keywords)
+        self._connection: Connection = connect(options)
+        self._target = options.target
+        self._retries = options.retries
+        self._limit = options.limit
         self._opened = False
         self._opening = asyncio.Lock()
 
@@ -185,7 +160,7 @@ class Client:
                     self._opened = True
         return self._connection
 
-    async def _new_stream(self, auth: object, **options: Any) -> ResumableStream:
+    async def _follow(self, auth: object, **options: Unpack[FollowOptions]) -> ResumableStream:
         connection = await self._open()
         connection = connection if auth is None else connection.with_auth(auth)
         return ResumableStream(connection, self._retries, limit=self._limit, **options)
@@ -214,22 +189,8 @@ class Client:
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    async def send(
-        self,
-        text: Content | None = None,
-        *,
-        tool: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        data: Any = None,
-        files: Iterable[Attachment] = (),
-        task: TaskLike | None = None,
-        context: TaskLike | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        wait: bool = True,
-        push: str | TaskPushNotificationConfig | None = None,
-        message_id: str | None = None,
-        auth: object = None,
-    ) -> Task | Message:
+    @takes(SendOptions.__init__, SendOptions)
+    async def send(self, *args: Any, **keywords: Any) -> Task | Message:
         """Send a message; by default wait until the task ends or pauses. A failed task is returned, not raised.
 
         A dict or a list instead of text is sent as data. A task pauses when it needs input or authorization. `task`
@@ -244,39 +205,17 @@ class Client:
             BadResponse: the response is not valid A2A.
             ResponseTooLarge: the task sends more than `limit` bytes.
         """
-        message = build_message(
-            text,
-            tool=tool,
-            arguments=arguments,
-            data=data,
-            files=files,
-            task=task,
-            context=context,
-            metadata=metadata,
-            message_id=message_id,
-        )
-        request = build_send_request(message, wait=wait, push=push)
+        options = SendOptions(*args, **keywords)
+        wait, auth = options.wait, options.auth
+        request = build_send_request(build_message(options), wait=wait, push=options.push)
         answer: Task | Message = await self._perform(Operation.SEND, request, auth)
         if wait and isinstance(answer, Task) and not (answer.state.final or answer.state.waiting):
             # Not every server honors a blocking request.
             return await self._wait_for_end(answer, auth)
         return answer
 
-    def stream(
-        self,
-        text: Content | None = None,
-        *,
-        tool: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        data: Any = None,
-        files: Iterable[Attachment] = (),
-        task: TaskLike | None = None,
-        context: TaskLike | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        push: str | TaskPushNotificationConfig | None = None,
-        message_id: str | None = None,
-        auth: object = None,
-    ) -> EventStream:
+    @takes(MessageOptions.__init__, MessageOptions)
+    def stream(self, *args: Any, **keywords: Any) -> EventStream:
         """Send a message and return a stream of its events; `stream.task` is the task assembled so far.
 
         The stream reconnects by itself after a broken connection and yields every event once. The message is sent when
@@ -285,19 +224,9 @@ class Client:
         Raises:
             ConfigError: the message would be empty, or the arguments contradict each other.
         """
-        message = build_message(
-            text,
-            tool=tool,
-            arguments=arguments,
-            data=data,
-            files=files,
-            task=task,
-            context=context,
-            metadata=metadata,
-            message_id=message_id,
-        )
-        request = build_send_request(message, wait=True, push=push)
-        return EventStream(partial(self._new_stream, auth), lambda stream: stream.send(request))
+        options = MessageOptions(*args, **keywords)
+        request = build_send_request(build_message(options), wait=True, push=options.push)
+        return EventStream(partial(self._follow, options.auth), lambda stream: stream.send(request))
 
     async def call(self, tool: str, /, *, auth: object = None, **arguments: Any) -> Any:
         """Call a tool and return its value.
@@ -332,21 +261,17 @@ class Client:
 
     async def wait(self, task: TaskLike, *, auth: object = None) -> Task:
         """Wait until a task ends or needs input or authorization, and return it. Raises TaskNotFound."""
-        current = await self._read_task(task, auth)
+        # An agent that is away is waited for as in a stream.
+        outage = Outage(self._connection.reconnect, self._connection.clock) if self._connection.reconnect else None
+        current: Task = await self._perform(Operation.GET, GetTaskRequest(task_id_of(task)), auth, outage)
         return current if current.state.final or current.state.waiting else await self._wait_for_end(current, auth)
 
     async def _wait_for_end(self, task: Task, auth: object) -> Task:
-        stream = await self._new_stream(auth, snapshot=task, wait_only=True)
-        async with aclosing(stream.subscribe(task.id)) as events:
-            async for _ in events:
-                pass
-        # Streams omit some members, such as the history: read the task itself.
-        return await self._read_task(task, auth)
-
-    async def _read_task(self, task: TaskLike, auth: object) -> Task:
-        """Fetch a task for a caller that waits for it: an agent that is away is waited for as in a stream."""
-        outage = Outage(self._connection.reconnect, self._connection.clock) if self._connection.reconnect else None
-        return await self._perform(Operation.GET, GetTaskRequest(task_id_of(task)), auth, outage)
+        follower = await self._follow(auth, snapshot=task, wait_only=True)
+        try:
+            return await follower.wait(task)
+        except DragomanError as error:
+            raise error.with_traceback(None) from None
 
     def subscribe(self, task: TaskLike, after: int | None = None, *, auth: object = None) -> EventStream:
         """Follow a task until it ends; with `after`, from the event after the one with that `.id`.
@@ -354,7 +279,7 @@ class Client:
         The iteration raises TaskNotFound, and UnsupportedOperation when the task has ended and nothing is left to send.
         """
         task_id = task_id_of(task)
-        open_stream = partial(self._new_stream, auth, until_final=True)
+        open_stream = partial(self._follow, auth, until_final=True)
         return EventStream(open_stream, lambda stream: stream.subscribe(task_id, after))
 
     async def get_task(self, task: TaskLike, *, history_length: int | None = None, auth: object = None) -> Task:
@@ -458,6 +383,19 @@ class Client:
     async def extended_card(self, *, auth: object = None) -> AgentCard:
         """Fetch the extended card, for authenticated callers. Raises A2AError when there is none."""
         return await self._perform(Operation.EXTENDED_CARD, GetExtendedAgentCardRequest(), auth)
+
+
+# What the bridges of this package need of a client, and no user is promised.
+
+
+async def open_connection(client: Client) -> Connection:
+    """Return the connection of a client, open."""
+    return await client._open()  # pyright: ignore[reportPrivateUsage] - of one module
+
+
+async def follow(client: Client, **options: Unpack[FollowOptions]) -> ResumableStream:
+    """Return a follower of one message or task over the connection of a client, with its retries and its limit."""
+    return await client._follow(None, **options)  # pyright: ignore[reportPrivateUsage] - of one module
 
 
 def _parse_state(state: State | str | None) -> State | None:

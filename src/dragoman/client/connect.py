@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.auth.outbound.credential import check_sendable
 from dragoman.auth.outbound.place import is_token
-from dragoman.client.cards.interface import check_options, main_url
-from dragoman.client.connection import DEFAULT_LIMIT, Connection, InProcess, Sender
-from dragoman.client.discovery import CardCache, ClientCardCache, Discovery, StaticDiscovery
+from dragoman.client.cards import CardCache, CardReader, CardVerifier, grpc_rows, load_keys
+from dragoman.client.connection import Connection, InProcess, Sender
+from dragoman.client.interface import check_options, main_url
 from dragoman.client.remote import RemoteConnection
-from dragoman.client.streams.backoff import RECONNECT
 from dragoman.clock import SystemClock
 from dragoman.dialects.cards.card import read_card
 from dragoman.model.card import AgentCard
@@ -28,66 +27,32 @@ from dragoman.net.http_url import FRAMING
 from dragoman.net.pem import PemContext
 
 if TYPE_CHECKING:
-    from dragoman.client.trust import Keys, TrustOption
+    from dragoman.client.cards import Keys
+    from dragoman.client.options import ClientOptions, Verify
     from dragoman.clock import Clock
-    from dragoman.net.exchange import HttpClient, Interceptor
+    from dragoman.net.exchange import HttpClient
 
 IN_PROCESS = "http://in-process"
 _SCHEMES = ("http", "https", *GRPC_SCHEMES)
-Verify = bool | str | Path | ssl.SSLContext
 # Cards that anybody may see and their servers allow to keep, shared by all clients of this process.
 SHARED_CARDS = CardCache(SystemClock())
 
 
-class ClientOptions(TypedDict, total=False):
-    """The keyword arguments of `Client`, for other functions that take them."""
-
-    auth: object
-    protocol: str | None
-    transport: str | None
-    connect_timeout: float | None
-    idle_timeout: float | None
-    retries: int
-    limit: int | None
-    reconnect: float
-    verify: Verify
-    headers: Mapping[str, str] | None
-    interceptors: Sequence[Interceptor]
-    trust: TrustOption
-
-
-def connect(
-    target: object,
-    *,
-    auth: object = None,
-    protocol: str | None = None,
-    transport: str | None = None,
-    connect_timeout: float | None = 10.0,
-    idle_timeout: float | None = None,
-    retries: int = 5,
-    limit: int | None = DEFAULT_LIMIT,
-    reconnect: float = RECONNECT,
-    verify: Verify = True,
-    headers: Mapping[str, str] | None = None,
-    interceptors: Sequence[Interceptor] = (),
-    trust: TrustOption = None,
-    clock: Clock | None = None,
-) -> Connection:
+def connect(options: ClientOptions, clock: Clock | None = None) -> Connection:
     """Return a connection to a URL, a card, an agent in this process or an ASGI app.
 
     Raises:
         ConfigError: the target cannot be called, or an option is wrong.
         BadCard: the card cannot be parsed.
     """
-    check_options(protocol, transport)
-    _check_limits(connect_timeout, idle_timeout, retries, limit)
-    if not reconnect >= 0:
-        raise ConfigError(f"reconnect is seconds, 0 for not at all; not {reconnect!r}")
-    keys = _trusted_keys(trust)
-    needs_http = bool(protocol or transport or auth or headers or interceptors or keys)
+    check_options(options.protocol, options.transport)
+    _check_limits(options)
+    target, auth, timeout = options.target, options.auth, options.connect_timeout
+    keys = load_keys(options.trust)
+    needs_http = bool(options.protocol or options.transport or auth or options.headers or options.interceptors or keys)
     if isinstance(target, InProcess) and not needs_http:
         return target.in_process()
-    extra_headers = _check_headers(headers)
+    extra_headers = _check_headers(options.headers)
     app = _asgi_app(target)
     _check_trust(keys, target, app)
     is_direct = isinstance(target, str) and is_grpc(target.strip())
@@ -104,49 +69,32 @@ def connect(
         address, auth = _parse_target(target, auth)
         origin = address if isinstance(address, str) else main_url(address) or IN_PROCESS
         credential = credential_of(auth)
-        tls = _tls_verification(verify)
+        tls = _tls_verification(options.verify)
         client_tls = credential.ssl_context(tls) if credential is not None else None
-        http = SocketClient(verify=tls if client_tls is None else client_tls, limit=limit or MAX_RESPONSE)
-    sender = Sender(http, origin=origin, credential=credential, headers=extra_headers, interceptors=interceptors)
+        http = SocketClient(verify=tls if client_tls is None else client_tls, limit=options.limit or MAX_RESPONSE)
+    sender = Sender(
+        http, origin=origin, credential=credential, headers=extra_headers, interceptors=options.interceptors
+    )
     # The shared cache serves only clients whose requests for a card would all look the same.
     shares_cache = (
         app is None
-        and verify is True
+        and options.verify is True
         and credential is None
         and not extra_headers
-        and not interceptors
+        and not options.interceptors
         and clock is None
     )
     clock = clock or SystemClock()
-    cache = ClientCardCache(SHARED_CARDS) if shares_cache and keys is None else CardCache(clock)
-    connection_type, discovery = RemoteConnection, Discovery(sender, cache, timeout=connect_timeout)
-    if is_direct:
-        from dragoman.client.cards.direct import GrpcDiscovery
-
-        discovery = GrpcDiscovery(sender, cache, timeout=connect_timeout, protocol=protocol)
-    if keys is not None:
-        from dragoman.client.trust import CardVerifier, VerifiedConnection
-
-        connection_type, verifier = VerifiedConnection, CardVerifier(keys, sender, clock, timeout=connect_timeout)
-        discovery = Discovery(sender, cache, timeout=connect_timeout, verifier=verifier)
-        if isinstance(address, AgentCard):
-            # The card is verified before anything is sent to the addresses in it.
-            raw_card = dict(target) if isinstance(target, Mapping) else target  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-            discovery = StaticDiscovery(decode_any(encode(raw_card)), sender, cache, verifier)
-            address = origin or IN_PROCESS
-    return connection_type(
-        address,
-        sender,
-        discovery,
-        clock,
-        protocol=protocol,
-        transport=transport,
-        connect_timeout=connect_timeout,
-        idle_timeout=idle_timeout,
-        retries=retries,
-        limit=limit,
-        reconnect=reconnect,
-    )
+    cache = CardCache(clock, SHARED_CARDS if shares_cache and keys is None else None)
+    verifier = None if keys is None else CardVerifier(keys, sender, clock, timeout=timeout)
+    given = None
+    if verifier is not None and isinstance(address, AgentCard):
+        # The card is verified before anything is sent to the addresses in it.
+        raw_card = dict(target) if isinstance(target, Mapping) else target  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+        given, address = decode_any(encode(raw_card)), origin or IN_PROCESS
+    rows = grpc_rows(options.protocol) if is_direct else ()
+    cards = CardReader(sender, cache, timeout=timeout, verifier=verifier, given=given, grpc_rows=rows)
+    return RemoteConnection(address, sender, cards, clock, options)
 
 
 def _asgi_app(target: object) -> Any:
@@ -200,22 +148,17 @@ def _check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
     return dict(headers or {})
 
 
-def _check_limits(connect_timeout: float | None, idle_timeout: float | None, retries: int, limit: int | None) -> None:
-    for name, value in (("connect_timeout", connect_timeout), ("idle_timeout", idle_timeout)):
+def _check_limits(options: ClientOptions) -> None:
+    retries, limit, reconnect = options.retries, options.limit, options.reconnect
+    for name, value in (("connect_timeout", options.connect_timeout), ("idle_timeout", options.idle_timeout)):
         if value is not None and not value > 0:
             raise ConfigError(f"{name} is seconds above 0, or None for no limit; not {value!r}")
     if retries < 0:
         raise ConfigError(f"retries is 0 or more, not {retries!r}")
     if limit is not None and limit <= 0:
         raise ConfigError(f"limit is bytes above 0, or None for no limit; not {limit!r}")
-
-
-def _trusted_keys(trust: TrustOption) -> Keys | None:
-    if trust is None:
-        return None
-    from dragoman.client.trust import load_keys
-
-    return load_keys(trust)
+    if not reconnect >= 0:
+        raise ConfigError(f"reconnect is seconds, 0 for not at all; not {reconnect!r}")
 
 
 def _check_trust(keys: Keys | None, target: object, app: object) -> None:

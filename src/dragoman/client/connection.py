@@ -18,7 +18,7 @@ from dragoman.model.error import (
     ResponseTooLarge,
 )
 from dragoman.model.json import encode
-from dragoman.net.exchange import MAX_RESPONSE, format_size, origin_of, redact_url
+from dragoman.net.exchange import format_size, origin_of, redact_url
 from dragoman.net.grpc.address import is_grpc
 from dragoman.telemetry import trace
 
@@ -140,10 +140,6 @@ class Connection(Protocol):
             ResponseTooLarge: the task exceeds its budget.
         """
         ...
-
-
-# How many bytes one task may send by default.
-DEFAULT_LIMIT = MAX_RESPONSE
 
 
 class ByteBudget:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from dragoman.model.state import Role, State
 from dragoman.model.task import Task, TaskStatus, answer_messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from dragoman.client.connection import StreamEvent
     from dragoman.model.message import Progress
@@ -379,52 +378,3 @@ def _status_key(task: Task) -> tuple[object, object]:
     message = task.status.message
     # Timestamps and ids may differ between two reads of one status.
     return task.status.state, None if message is None else message.parts
-
-
-class CancelSafeEvents:
-    """The events of one message or task, for a reader that may be canceled at any time.
-
-    The first event is awaited in an asyncio task of its own: a reader canceled before it arrives can still learn with
-    `first_or_none` which remote task to cancel.
-    """
-
-    def __init__(self, events: AsyncGenerator[Event, None]) -> None:
-        self._events = events
-        self._first: asyncio.Task[Event | None] | None = None
-
-    async def first(self) -> Event | None:
-        """Wait for the first event; None when there is none. Raises the errors of `ResumableStream`."""
-        if self._first is None:
-            self._first = asyncio.create_task(_next_event(self._events))
-            # A reader that was canceled meanwhile never retrieves the exception.
-            self._first.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(self._first)
-
-    async def first_or_none(self) -> Event | None:
-        """Wait for the first event if it was requested; None when it was not, or when it failed."""
-        if self._first is None:
-            return None
-        await asyncio.wait((self._first,))
-        return None if self._first.cancelled() or self._first.exception() is not None else self._first.result()
-
-    async def __aiter__(self) -> AsyncGenerator[Event, None]:
-        try:
-            event = await self.first()
-            while event is not None:
-                yield event
-                event = await _next_event(self._events)
-        finally:
-            # While the first event is pending the generator is running and cannot be closed here: `close` does it.
-            if self._first is None or self._first.done():
-                await self._events.aclose()
-
-    async def close(self) -> None:
-        """Close the stream; the remote task continues."""
-        if self._first is not None and not self._first.done():
-            self._first.cancel()
-            await asyncio.wait((self._first,))
-        await self._events.aclose()
-
-
-async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
-    return await anext(events, None)

@@ -1,4 +1,7 @@
-"""Resumable event streams: reconnects until the task ends and yields every event once."""
+"""Follows a remote task: reconnects until it ends, yields every event once, and polls where nothing can be streamed.
+
+There is no other follower: `Client` and the bridges to remote agents read their tasks through this one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, TypedDict, TypeGuard
 
 from dragoman.client.connection import ByteBudget
 from dragoman.client.event import NumberedEvent, TaskAssembler, missed_events, snapshot_in
@@ -49,6 +52,8 @@ _MAX_PAUSE_EXPONENT = 10
 # After this many consecutive breaks without an event, what is new is read from the task itself. A server that refuses
 # streams for now, because it stops, gets more time: the next one tells every event.
 _MAX_IDLE_ROUNDS, _MAX_REFUSED_ROUNDS = 3, 12
+# The shortest pause between polls in seconds, and the pauses as a share of the time that the task has been polled.
+_MIN_POLL_PAUSE, _POLL_RATIO = 0.05, 0.1
 # How long to gather events before the task is read, where a stream serves only as a wake-up.
 _GATHER_SECONDS = 0.05
 _LONG_TEXT = 64 * 1024
@@ -57,6 +62,16 @@ _LATE_SECONDS = 0.5
 _NO_SUCH_PATH = (404, 405, 501)
 
 Batches = AsyncGenerator[Sequence["StreamEvent"], None]
+
+
+class FollowOptions(TypedDict, total=False):
+    """The options of a `ResumableStream` that a client does not set itself."""
+
+    until_final: bool
+    snapshot: Task | None
+    wait_only: bool
+    poll_pause: float | None
+    idle_timeout: float | None
 
 
 class ResumableStream:
@@ -73,6 +88,10 @@ class ResumableStream:
     `until_final` has no effect, and events may be repeated.
 
     A task that sends more than `limit` bytes over all connections is no longer read; the task itself continues.
+
+    `watch` and `wait` follow a task that exists already. With `poll_pause`, they poll it where it cannot be streamed
+    without harm, with pauses of at most so many seconds, and give it up when it has not changed for `idle_timeout`
+    seconds.
     """
 
     def __init__(
@@ -84,6 +103,8 @@ class ResumableStream:
         snapshot: Task | None = None,
         wait_only: bool = False,
         limit: int | None = None,
+        poll_pause: float | None = None,
+        idle_timeout: float | None = None,
     ) -> None:
         self._connection = connection
         self._clock = connection.clock
@@ -96,6 +117,8 @@ class ResumableStream:
         # Whether the last events came from a stream, and whether any event could not be read.
         self._in_stream = self._has_gaps = False
         self._budget = ByteBudget(limit)
+        self._poll_pause = poll_pause
+        self._idle_timeout = idle_timeout
         self._snapshot = snapshot
         if snapshot is not None:
             self._assembler.add(NumberedEvent(0, snapshot))
@@ -130,6 +153,40 @@ class ResumableStream:
             self._assembler = TaskAssembler(mid_stream=after is not None)
         request = SubscribeToTaskRequest(task_id)
         return self._observed(self._assemble(self._subscribe_batches(task_id, after)), Operation.SUBSCRIBE, request)
+
+    @property
+    def polls(self) -> bool:
+        """True where `watch` polls: another subscription may do harm, or the agent does not stream."""
+        if self._poll_pause is None:
+            return False
+        card = self._connection.cached_card
+        return not self._connection.can_resubscribe or not (card is None or card.capabilities.streaming)
+
+    def watch(self, task_id: str, before: Task | None = None) -> AsyncGenerator[Event, None]:
+        """Yield the events of a task that has been sent or followed before; of a polled one, the whole task anew.
+
+        `before` is the task as it was read last: a poll that finds the same yields nothing.
+
+        Raises:
+            A2AError: there is no such task, or, unless it is polled, it has ended.
+            TimedOut: a polled task has not changed within the idle timeout.
+            CannotConnect: the agent cannot be reached, or has become unreachable.
+            BadResponse: the response is not valid A2A.
+            ResponseTooLarge: the task exceeds its limit.
+        """
+        return self._poll(task_id, before) if self.polls else self.subscribe(task_id)
+
+    async def wait(self, task: Task) -> Task:
+        """Wait until a task ends, or pauses with `wait_only`, and return the whole of it. Raises as `watch` does."""
+        polls = self.polls
+        async with aclosing(self.watch(task.id, task)) as events:
+            async for _ in events:
+                pass
+        result = self._assembler.result
+        if polls and isinstance(result, Task):
+            return result
+        # Streams omit some members, such as the history: read the task itself.
+        return await self._read_whole(task.id)
 
     def _observed(self, events: Events, operation: Operation, request: Request) -> Events:
         arguments = (events, self._connection, operation, request, lambda: self._assembler.result)
@@ -449,6 +506,30 @@ class ResumableStream:
         assert isinstance(task, Task)
         return task
 
+    async def _read_whole(self, task_id: str) -> Task:
+        """Read a task whose stream is not open: where no outage is waited for, the connection's retries count."""
+        if self._connection.reconnect:
+            return await self._get_task(task_id)
+        task = await self._connection.perform(Operation.GET, GetTaskRequest(task_id))
+        assert isinstance(task, Task)
+        return task
+
+    async def _poll(self, task_id: str, before: Task | None) -> AsyncGenerator[Event, None]:
+        """Yield the whole task after each change: soon at first, then after a tenth of the time it has taken so far."""
+        started = changed_at = self._clock.now()
+        while True:
+            elapsed = (self._clock.now() - started) / 1000
+            await sleep(self._clock, max(_MIN_POLL_PAUSE, min(self._poll_pause or 0, elapsed * _POLL_RATIO)))
+            task, limit = await self._read_whole(task_id), self._idle_timeout
+            if task != before:
+                before, changed_at = task, self._clock.now()
+                self._assembler = TaskAssembler()
+                yield self._assembler.add(NumberedEvent(task.generation or 0, task))
+                if self._is_over():
+                    return
+            elif limit is not None and self._clock.now() - changed_at > limit * 1000:
+                raise TimedOut(f"nothing new for {limit:g} s")
+
     def _missed_events(self, now: Task, number: int = 0) -> list[NumberedEvent]:
         """Return the events that lead from the assembled task to `now`."""
         before, number = self._assembler.result, number or now.generation or 0
@@ -498,3 +579,52 @@ def _is_unsupported(problem: DragomanError | None) -> bool:
 async def _no_stream() -> Batches:
     return
     yield []  # pyright: ignore[reportUnreachable] - what makes it a generator
+
+
+class CancelSafeEvents:
+    """The events of one message or task, for a reader that may be canceled at any time.
+
+    The first event is awaited in an asyncio task of its own: a reader canceled before it arrives can still learn with
+    `first_or_none` which remote task to cancel.
+    """
+
+    def __init__(self, events: AsyncGenerator[Event, None]) -> None:
+        self._events = events
+        self._first: asyncio.Task[Event | None] | None = None
+
+    async def first(self) -> Event | None:
+        """Wait for the first event; None when there is none. Raises the errors of `ResumableStream`."""
+        if self._first is None:
+            self._first = asyncio.create_task(_next_event(self._events))
+            # A reader that was canceled meanwhile never retrieves the exception.
+            self._first.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._first)
+
+    async def first_or_none(self) -> Event | None:
+        """Wait for the first event if it was requested; None when it was not, or when it failed."""
+        if self._first is None:
+            return None
+        await asyncio.wait((self._first,))
+        return None if self._first.cancelled() or self._first.exception() is not None else self._first.result()
+
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        try:
+            event = await self.first()
+            while event is not None:
+                yield event
+                event = await _next_event(self._events)
+        finally:
+            # While the first event is pending the generator is running and cannot be closed here: `close` does it.
+            if self._first is None or self._first.done():
+                await self._events.aclose()
+
+    async def close(self) -> None:
+        """Close the stream; the remote task continues."""
+        if self._first is not None and not self._first.done():
+            self._first.cancel()
+            await asyncio.wait((self._first,))
+        await self._events.aclose()
+
+
+async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
+    return await anext(events, None)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from dragoman.auth.outbound.choose import credential_of
-from dragoman.client.cards.interface import interfaces_of, transport_name
-from dragoman.client.connection import DEFAULT_LIMIT, LIMIT_HINT, ByteBudget, with_response
+from dragoman.client.connection import LIMIT_HINT, ByteBudget, with_response
 from dragoman.client.event import NumberedEvent, TaskAssembler
-from dragoman.client.streams.backoff import RECONNECT, Backoff, Outage, SendBackoff, interrupted_task, may_send_again
+from dragoman.client.interface import interfaces_of, transport_name
+from dragoman.client.streams.backoff import Backoff, Outage, SendBackoff, interrupted_task, may_send_again
 from dragoman.client.streams.observed import observe_call
 from dragoman.client.streams.response import ResponseEvents
 from dragoman.dialects.table import GRPC
@@ -44,9 +44,10 @@ from dragoman.telemetry.spans import TRACING
 from dragoman.transports.binding import not_json_error
 
 if TYPE_CHECKING:
-    from dragoman.client.cards.interface import Interface
+    from dragoman.client.cards import CardReader
     from dragoman.client.connection import Sender, StreamEvent
-    from dragoman.client.discovery import Discovery
+    from dragoman.client.interface import Interface
+    from dragoman.client.options import ClientOptions
     from dragoman.clock import Clock
     from dragoman.dialects.dialect import Result
     from dragoman.model.operation import Request, SubscribeToTaskRequest
@@ -76,30 +77,23 @@ class RemoteConnection:
         self,
         target: str | AgentCard,
         sender: Sender,
-        discovery: Discovery,
+        cards: CardReader,
         clock: Clock,
-        *,
-        protocol: str | None = None,
-        transport: str | None = None,
-        connect_timeout: float | None = 10.0,
-        idle_timeout: float | None = None,
-        retries: int = 5,
-        limit: int | None = DEFAULT_LIMIT,
-        reconnect: float = RECONNECT,
+        options: ClientOptions,
     ) -> None:
         self.clock = clock
-        self.reconnect = reconnect
+        self.reconnect = options.reconnect
         # One response, or one event of a stream, must fit into memory, whatever the limit of a task is.
-        self._max_bytes = MAX_RESPONSE if limit is None else limit
+        self._max_bytes = MAX_RESPONSE if options.limit is None else options.limit
         self._target = target
         self._sender = sender
-        self._discovery = discovery
-        self._protocol = protocol
-        self._transport = transport
-        self._connect_timeout = connect_timeout
-        self._idle_timeout = idle_timeout
-        self._query_timeout = QUERY_TIMEOUT if idle_timeout is None else min(QUERY_TIMEOUT, idle_timeout)
-        self._retries = retries
+        self._cards = cards
+        self._protocol = options.protocol
+        self._transport = options.transport
+        self._connect_timeout = options.connect_timeout
+        self._idle_timeout = idle = options.idle_timeout
+        self._query_timeout = QUERY_TIMEOUT if idle is None else min(QUERY_TIMEOUT, idle)
+        self._retries = options.retries
         self.cached_card: AgentCard | None = target if isinstance(target, AgentCard) else None
         self._interfaces: list[Interface] = []
         self._choosing: asyncio.Task[list[Interface]] | None = None
@@ -121,7 +115,7 @@ class RemoteConnection:
         assert credential is not None
         other = copy(self)
         other._sender = self._sender.with_credential(credential)
-        other._discovery = self._discovery.with_sender(other._sender)
+        other._cards = self._cards.with_sender(other._sender)
         other._choosing, other._parent = None, self
         if self._is_card_private:
             other.cached_card, other._interfaces, other._is_card_private = None, [], False
@@ -143,7 +137,7 @@ class RemoteConnection:
         backoff = Backoff(self._retries, self.clock)
         while True:
             try:
-                resolved = await self._discovery.find(self._target)
+                resolved = await self._cards.find(self._target)
             except DragomanError as error:
                 await self._pause_or_raise(backoff, error, Operation.GET)
                 continue
@@ -199,10 +193,15 @@ class RemoteConnection:
         return await response.read(limit)
 
     async def perform(self, operation: Operation, request: Request, backoff: Backoff | None = None) -> Result:
-        """Perform an operation over the interface that works, retrying where that is safe."""
+        """Perform an operation over the interface that works, retrying where that is safe.
+
+        A card in its response is verified like the public one. Raises BadCard when it is not trusted.
+        """
         if METRICS.on or TRACING.on:
-            return await observe_call(self._perform(operation, request, backoff), self, operation, request)
-        return await self._perform(operation, request, backoff)
+            result = await observe_call(self._perform(operation, request, backoff), self, operation, request)
+        else:
+            result = await self._perform(operation, request, backoff)
+        return await self._cards.trusted(result, str(self._target)) if isinstance(result, AgentCard) else result
 
     async def _perform(self, operation: Operation, request: Request, backoff: Backoff | None) -> Result:
         request = await self._with_context(request)

@@ -6,18 +6,18 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from dragoman.client.client import Client as AsyncClient
+from dragoman.client.options import ClientOptions, SendTurnOptions, TurnOptions, takes
 from dragoman.model.error import DragomanError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from dragoman.client.client import Chat as AsyncChat
-    from dragoman.client.client import TaskLike
     from dragoman.client.event import Event
-    from dragoman.client.message import Content, MessageOptions, SendOptions
+    from dragoman.client.options import TaskLike
     from dragoman.client.streams.stream import EventStream as AsyncStream
     from dragoman.client.streams.text import TextChunk
     from dragoman.model.message import Message
@@ -119,13 +119,6 @@ def _listing(
     return call
 
 
-def _constructor(
-    init: Callable[Concatenate[AsyncClient, P], None],
-) -> Callable[[Callable[..., None]], Callable[Concatenate[Client, P], None]]:
-    """Give a constructor the signature of the async client's."""
-    return wraps(init)
-
-
 class Client:
     """A blocking client for one agent, with the options and methods of `dragoman.Client`.
 
@@ -136,9 +129,9 @@ class Client:
         BadCard: the given card cannot be parsed.
     """
 
-    @_constructor(AsyncClient.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self._client = AsyncClient(*args, **options)
+    @takes(ClientOptions.__init__, ClientOptions)
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        self._client = AsyncClient(*args, **keywords)
         self._portal = Portal("dragoman-client")
 
     def __enter__(self) -> Client:
@@ -243,13 +236,15 @@ class Chat:
         """The open question of the agent, or None."""
         return self._chat.question
 
-    def send(self, text: Content | None = None, **options: Unpack[SendOptions]) -> Task | Message:
+    @takes(SendTurnOptions.__init__, SendTurnOptions)
+    def send(self, *args: Any, **keywords: Any) -> Task | Message:
         """Send the next message with the options of `Client.send`. Raises the same errors."""
-        return self._portal.run(self._chat.send(text, **options))
+        return self._portal.run(self._chat.send(*args, **keywords))
 
-    def stream(self, text: Content | None = None, **options: Unpack[MessageOptions]) -> EventStream:
+    @takes(TurnOptions.__init__, TurnOptions)
+    def stream(self, *args: Any, **keywords: Any) -> EventStream:
         """Send the next message with the options of `Client.stream` and return its stream. Raises the same errors."""
-        return EventStream(self._portal, self._chat.stream(text, **options))
+        return EventStream(self._portal, self._chat.stream(*args, **keywords))
 
 
 def _iterate(portal: Portal, items: AsyncGenerator[T, None]) -> Iterator[T]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from dragoman.client.cards.interface import Interface
+from dragoman.client.interface import Interface
 from dragoman.client.message import build_send_request
 from dragoman.dialects.negotiate import dialect_of
 from dragoman.dialects.reading.checks import JsonLimits

@@ -63,9 +63,9 @@ _WEBHOOK = b'"pushNotificationConfig"'
 
 
 class MethodMatch(NamedTuple):
-    """The operation of a JSON-RPC method and the dialect that reads its parameters.
+    """The operation of a request and the dialect that reads its parameters.
 
-    With `by_origin`, the version of the task decides the dialect of the response: `Dialects.response_dialect`.
+    With `by_origin`, the origin of the task decides the dialect of the response: `Dialects.response_dialect`.
     """
 
     operation: Operation
@@ -184,16 +184,17 @@ class Dialects:
             raise MethodNotFound(f"Method not found: {quoted(method)}{_suggest(method)}")
         return match
 
-    def for_row(
-        self, row: table.Row, version: str | None, user_agent: str = "", body: bytes | None = None
-    ) -> CallingDialect:
-        """Return the dialect of a request whose REST path, or gRPC service, belongs to that row.
+    def match_row(
+        self, operation: Operation, row: table.Row, version: str | None, user_agent: str = "", body: bytes | None = None
+    ) -> MethodMatch:
+        """Find the dialect of a request whose REST path, or gRPC service, belongs to that row.
 
         In 0.3, the caller's SDK decides how files are encoded: its User-Agent and its body show which it is.
         """
         if row.version == table.V1_0:
-            return _v1_dialect(version)
-        return self._with_files(ONCE if self._strict_files else caller_format(user_agent, body))
+            return MethodMatch(operation, _v1_dialect(version))
+        files = ONCE if self._strict_files else caller_format(user_agent, body)
+        return MethodMatch(operation, self._with_files(files), by_origin=files.guessed)
 
     def _with_files(self, files: PeerFormat) -> V03Proto:
         dialect = self._v03_proto.get(files)
@@ -201,16 +202,15 @@ class Dialects:
             dialect = self._v03_proto[files] = V03Proto(blocking_by_default=self._blocking, files=files)
         return dialect
 
-    def row_response_dialect(self, dialect: CallingDialect, origin: str) -> CallingDialect:
-        """Return the dialect of a response over REST or gRPC, once the origin of the task is known."""
-        if origin == TWICE_ORIGIN and isinstance(dialect, V03Proto) and dialect.files.guessed:
-            return self._with_files(dialect.files._replace(twice=True))
-        return dialect
-
     def response_dialect(self, match: MethodMatch, origin: str) -> CallingDialect:
         """Return the dialect of the response, once the origin of the task is known."""
-        if not match.by_origin or origin.partition("/")[0] != V01_RPC.version:
-            return match.dialect
+        dialect = match.dialect
+        if not match.by_origin:
+            return dialect
+        if isinstance(dialect, V03Proto):
+            return self._with_files(dialect.files._replace(twice=True)) if origin == TWICE_ORIGIN else dialect
+        if origin.partition("/")[0] != V01_RPC.version:
+            return dialect
         return self.legacy if origin == self.legacy.origin else V01_RPC
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from dragoman.clock import Clock
+    from dragoman.engine.execute.keeper import ClaimKeeper
     from dragoman.engine.execute.runner import Runner
-    from dragoman.engine.ownership.keeper import ClaimKeeper
-    from dragoman.engine.ownership.port import Claim, Ownership
+    from dragoman.engine.ports.ownership import Claim, Ownership
 
 logger = logging.getLogger("dragoman.engine")
 # How long handing over may take when the store is slow. What is not handed over then, others take when this process

@@ -10,8 +10,6 @@ from msgspec import structs
 
 from dragoman.engine import paging
 from dragoman.engine.accept.inbox import Inbox
-from dragoman.engine.accept.locks import KeyedLocks
-from dragoman.engine.accept.quota import Quota
 from dragoman.engine.accept.resumption import Resumption
 from dragoman.engine.accept.shared_inbox import SharedInbox
 from dragoman.engine.accept.watch import ForeignWatch
@@ -19,15 +17,17 @@ from dragoman.engine.call import CallContext, OperationResult
 from dragoman.engine.draining import Draining
 from dragoman.engine.execute.cancel import TaskCanceler
 from dragoman.engine.execute.containment import contain_exits
+from dragoman.engine.execute.keeper import ClaimKeeper
 from dragoman.engine.execute.recovery import Recovery
 from dragoman.engine.execute.runner import Runner
 from dragoman.engine.journal.follow import Follower, Stream, single
 from dragoman.engine.journal.tasks import ELSEWHERE, Tasks
-from dragoman.engine.ownership.keeper import ClaimKeeper
-from dragoman.engine.ownership.port import OwnershipLost
-from dragoman.engine.ownership.sole import SoleOwner
+from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.paging import has_message, truncate_first, truncate_history, with_empty_artifacts
+from dragoman.engine.ports.ownership import OwnershipLost
+from dragoman.engine.ports.sole import SoleOwner
 from dragoman.engine.ports.store import Cursor, Scope, TaskQuery
+from dragoman.engine.quota import Quota
 from dragoman.engine.settings import EngineSettings
 from dragoman.engine.shielded import shielded
 from dragoman.engine.webhooks import WebhookOperations
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 
     from dragoman.clock import Clock
     from dragoman.engine.accept.inbox import AcceptedMessage
-    from dragoman.engine.accept.quota import Lease
     from dragoman.engine.journal.follow import OnEnd
     from dragoman.engine.journal.live import LiveTask
-    from dragoman.engine.ownership.port import Ownership
     from dragoman.engine.ports.agent import Runnable
     from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.ownership import Ownership
     from dragoman.engine.ports.store import Store, StoredTask, TaskRow
     from dragoman.engine.ports.webhooks import Outbox
+    from dragoman.engine.quota import Lease
     from dragoman.model.operation import (
         CancelTaskRequest,
         GetPushConfigRequest,
@@ -101,7 +101,7 @@ class Service:
             store, bus, clock, settings.task_rows, status_metadata, ownership, serial=not agent.parallel, pins=pins
         )
         self._quota = Quota(settings)
-        self.runner = runner = Runner(agent, tasks, self._quota, settings)
+        self.runner = runner = Runner(agent, tasks, self._quota, settings, self._on_paused)
         self._locks = locks = KeyedLocks()
         self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
@@ -113,12 +113,15 @@ class Service:
         else:
             self._inbox = Inbox(*inbox_parts)
         self._resumption = Resumption(agent.name, tasks, locks, self._inbox.go_on)
-        self._watch = ForeignWatch(agent, tasks, self._resumption, runner)
+        self._watch = ForeignWatch(agent, tasks, self._resumption)
         self.canceler = TaskCanceler(agent, tasks, locks, self.runner.task_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._draining = Draining(agent.name, runner, self._keeper, ownership, clock)
         self._required_extensions = frozenset(extension.uri for extension in agent.extensions if extension.required)
+
+    def _on_paused(self, row: TaskRow) -> None:
+        self._watch.add(row)
 
     @property
     def agent_name(self) -> str:
@@ -168,7 +171,7 @@ class Service:
             await self._write_through.flush()
         if self._keeper is not None:
             await self._keeper.close()
-        self._tasks.close()
+        self.runner.close()
         self._follower.close()
         self._bus.wake_all()
 

@@ -14,11 +14,11 @@ from dragoman.model.ids import check_id, new_id
 from dragoman.model.operation import AuthenticationInfo, TaskPushNotificationConfig
 
 if TYPE_CHECKING:
-    from dragoman.engine.accept.inbox import AcceptedMessage
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.store import Scope, Store, TaskRow
     from dragoman.engine.ports.webhooks import ConfigReader, Outbox
     from dragoman.model.operation import GetPushConfigRequest, ListPushConfigsRequest, SendMessageRequest
+    from dragoman.model.task import Task
 
 # Each webhook costs one request per event.
 MAX_WEBHOOKS = 10
@@ -70,21 +70,24 @@ class WebhookOperations:
         """Start delivering the task's events to a stored webhook."""
         self._outbox.follow(row, push)
 
-    async def add(self, accepted: AcceptedMessage, request: SendMessageRequest, dialect: str) -> None:
+    async def add(
+        self, row: TaskRow, task: Task | None, request: SendMessageRequest, dialect: str, *, repeat: bool
+    ) -> None:
         """Store the webhook that came with a message to an existing task; one of a new task is stored with it.
+
+        `task` is the existing task with the message; None for a new task, and where the message is a `repeat`.
 
         Raises:
             TaskNotFound: the task was deleted meanwhile.
             ServerError: the store cannot take writes.
         """
         config = request.configuration.task_push_notification_config
-        if config is None or (request.message.task_id is None and accepted.task is None):
+        if config is None or (request.message.task_id is None and task is None):
             return  # the message created the task, and the webhook with it
-        row = accepted.row
         existing = next((push for push in await self._store.pushes(row.number) if push.id == config.id), None)
-        if existing is not None and (accepted.repeat or self._outbox.is_unchanged(existing, config, dialect)):
+        if existing is not None and (repeat or self._outbox.is_unchanged(existing, config, dialect)):
             return
-        generation = None if accepted.task is None else accepted.task.generation
+        generation = None if task is None else task.generation
         await self._save(
             row.scope, row, config, dialect, row.generation if generation is None else generation, existing
         )

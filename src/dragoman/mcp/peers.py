@@ -7,8 +7,9 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from dragoman.client.client import Client
-from dragoman.client.discovery import WELL_KNOWN, CardRecorder, is_card_url
+from dragoman.client.card_recorder import CardRecorder
+from dragoman.client.cards import WELL_KNOWN, is_card_url
+from dragoman.client.client import Client, open_connection
 from dragoman.mcp.tools.content import card_to_json, complete_answers
 from dragoman.mcp.tools.tool import ToolError, card_failed
 from dragoman.model.error import AuthError, BadCard, CannotConnect, ConfigError, DragomanError
@@ -266,7 +267,7 @@ class Peers:
 
     async def list_tasks(self, record: AgentRecord, limit: int | None, token: str | None) -> ListTasksResponse:
         """Return one page of the agent's own task list. Raises DragomanError."""
-        connection = await self.client(record)._open()  # pyright: ignore[reportPrivateUsage]
+        connection = await open_connection(self.client(record))
         request = ListTasksRequest(page_size=min(limit, 100) if limit else None, page_token=token)
         result = await connection.perform(Operation.LIST, request)
         assert isinstance(result, ListTasksResponse)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from dragoman.client.connection import DEFAULT_LIMIT
-from dragoman.client.streams.backoff import RECONNECT
+from dragoman.client.options import DEFAULT_LIMIT, RECONNECT
 from dragoman.mcp.session.stdio import HostStreams, PendingRequests, StdinReader, StdoutWriter, host_streams
 from dragoman.model.error import ConfigError
 from dragoman.server.config.remotes import Remote
+from dragoman.server.listen.shutdown import stop_signals
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 PATH = "/mcp"
 # How many seconds running calls get when the server stops.
 GRACE = 5
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 # -- standard input and output ---------------------------------------------------------------------------------------
@@ -184,7 +183,7 @@ def _build_server(config: uvicorn.Config, on_started: Callable[[], None], signal
             if threading.current_thread() is not threading.main_thread():
                 yield
                 return
-            before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+            before = {number: signal.signal(number, self.handle_exit) for number in stop_signals()}
             try:
                 yield
             finally:

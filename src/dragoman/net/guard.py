@@ -65,16 +65,15 @@ class AddressGuard:
         Raises:
             AddressForbidden: not http or https, credentials in it, no host, a bad port, or a forbidden host.
         """
-        quoted = _quote(url)
         if not url.isprintable() or " " in url or "\\" in url:
-            raise AddressForbidden(f"{quoted} is not a URL: it holds characters that no URL has")
+            raise AddressForbidden(f"{_quote(url)} is not a URL: it holds characters that no URL has")
         parts, port = _split(url)
         if parts.scheme not in PORTS:
-            raise AddressForbidden(f"{quoted} is not an http or https URL")
+            raise AddressForbidden(f"{_quote(url)} is not an http or https URL")
         if "@" in parts.netloc:
             raise AddressForbidden("a URL with a user name or a password in it is not called: leave them out")
         if not parts.hostname:
-            raise AddressForbidden(f"{quoted} names no host")
+            raise AddressForbidden(f"{_quote(url)} names no host")
         # `hostname` keeps a zone, which `check_host` refuses.
         self.check_host(parts.hostname, PORTS[parts.scheme] if port is None else port)
 
@@ -84,25 +83,24 @@ class AddressGuard:
         Raises:
             AddressForbidden: the port does not exist, or the name or the address is not allowed.
         """
-        quoted = _quote(host)
         if not 0 < port < 65536:
-            raise AddressForbidden(f"{quoted} has no port {port}: there are 1 to 65535", host=host)
+            raise AddressForbidden(f"{_quote(host)} has no port {port}: there are 1 to 65535", host=host)
         try:
             parsed = parse_host(host)
         except ValueError as error:
-            raise AddressForbidden(f"{quoted} is not a host that can be called: {error}", host=host) from error
+            raise AddressForbidden(f"{_quote(host)} is not a host that can be called: {error}", host=host) from error
         if parsed.address is None:
             kind = name_kind(parsed.name)
             if kind is not None and not self._allows_name(parsed.name, port):
-                raise self._forbidden(quoted, kind, parsed.name, host)
+                raise self._forbidden(kind, parsed.name, host)
             return
         kind = address_kind(parsed.address)
         if kind is not None and not self._allows_address(parsed.address, port):
-            raise self._forbidden(quoted, kind, str(parsed.address), host, parsed.address)
+            raise self._forbidden(kind, str(parsed.address), host, parsed.address)
         if not parsed.is_canonical:
             # Parsers disagree about these, so the checked address may not be the one that is connected to.
             raise AddressForbidden(
-                f"{quoted} is an odd way to write an address: write {parsed.address}",
+                f"{_quote(host)} is an odd way to write an address: write {parsed.address}",
                 host=host,
                 address=str(parsed.address),
             )
@@ -113,20 +111,19 @@ class AddressGuard:
         Raises:
             AddressForbidden: it is not public, and neither it nor the host is allowed.
         """
-        quoted = _quote(host)
         try:
             address = parse_address(ip)
         except ValueError as error:
-            text = f"{quoted} has no address that can be called; {self._setting} does not help"
+            text = f"{_quote(host)} has no address that can be called; {self._setting} does not help"
             raise AddressForbidden(text, host=host, address=ip) from error
         kind = address_kind(address)
         if kind is None or self._allows_address(address, port):
             return
         if kind in _ADDRESS_ONLY:
-            raise self._forbidden(quoted, kind, "and its address", host, address)
+            raise self._forbidden(kind, "and its address", host, address)
         name = _canonical_name(host)
         if not self._allows_name(name, port):
-            raise self._forbidden(quoted, kind, name, host, address)
+            raise self._forbidden(kind, name, host, address)
 
     def _allows_name(self, name: str, port: int) -> bool:
         return any(entry.holds_name(name) and entry.port in (None, port) for entry in self._entries)
@@ -134,11 +131,10 @@ class AddressGuard:
     def _allows_address(self, address: IpAddress, port: int) -> bool:
         return any(entry.holds_address(address) and entry.port in (None, port) for entry in self._entries)
 
-    def _forbidden(
-        self, quoted: str, kind: str, remedy: str, host: str, address: IpAddress | None = None
-    ) -> AddressForbidden:
+    def _forbidden(self, kind: str, remedy: str, host: str, address: IpAddress | None = None) -> AddressForbidden:
+        remedy = f"{self._setting} {_quote(remedy)}"
         return AddressForbidden(
-            f"{quoted} is {kind}: no request goes there unless it is allowed with {self._setting} {_quote(remedy)}",
+            f"{_quote(host)} is {kind}: no request goes there unless it is allowed with {remedy}",
             host=host,
             address=str(address or ""),
         )

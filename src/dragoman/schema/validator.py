@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from dragoman.schema.outline import Outline
 
+logger = logging.getLogger("dragoman.mcp")
+
 # Maximum number of subschemas and nesting depth: the validator recurses.
 _MAX_SUBSCHEMAS, _MAX_DEPTH = 4_000, 50
 
@@ -223,8 +225,6 @@ def parse_flat_schema(schema: Mapping[str, Any]) -> FlatSchema | None:
     names = cast("list[Any]", required)
     return FlatSchema(types, frozenset(names), extra) if all(isinstance(name, str) for name in names) else None
 
-
-logger = logging.getLogger("dragoman.mcp")
 
 # Errors collected per value.
 _MAX_ERRORS = 20

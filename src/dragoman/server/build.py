@@ -14,10 +14,11 @@ from dragoman import __version__
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
 from dragoman.dialects.reading.checks import JsonLimits
-from dragoman.engine.accept.quota import MemoryQuota
 from dragoman.engine.execute.threads import helper_threads, sample_threads, skill_threads
 from dragoman.engine.journal.retention import Janitor, Retention
-from dragoman.engine.operations import EngineSettings, Service
+from dragoman.engine.operations import Service
+from dragoman.engine.quota import MemoryQuota
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ConfigError
 from dragoman.net.grpc.library import no_grpc_error, quiet_grpc
 from dragoman.net.guard import AddressGuard as AddressGuard
@@ -45,7 +46,7 @@ from dragoman.webhooks.service import DeliveryService
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
-    from dragoman.engine.ownership.port import Ownership
+    from dragoman.engine.ports.ownership import Ownership
     from dragoman.engine.ports.store import Store
     from dragoman.net.exchange import HttpClient
     from dragoman.server.agent.agent import Agent
@@ -167,28 +168,9 @@ def build(
         raise ConfigError(f"compat: {settings.compat} is for agents made of MCP tools, and there is none here")
     depths = [depth for plugin in extra if (depth := plugin.max_depth(os.environ)) is not None] or [_MAX_DEPTH]
     for agent in agents:
-        agent.functions.finds_effects = settings.dev
         if agent.backend.sessions is not None:
             agent.backend.sessions.configure(home, settings.limits.keep, depths[0])
-    engine = EngineSettings(
-        dedupe=settings.dedupe,
-        heartbeat=settings.heartbeat,
-        long_poll=settings.long_poll,
-        drain=settings.drain,
-        show_errors=settings.dev,
-        data_as_text=settings.data_as_text,
-        reply_within=settings.reply_within,
-        attempts=settings.limits.attempts,
-        max_tasks=settings.limits.tasks,
-        max_streams=settings.limits.streams,
-        max_parts=settings.limits.parts,
-        caller_tasks=settings.limits.caller_tasks,
-        caller_streams=settings.limits.caller_streams,
-        page_bytes=settings.limits.page,
-        closing=settings.closing,
-        closing_message=settings.closing_message,
-        otel_content=settings.otel_content,
-    )
+    engine = settings.for_engine()
     refiners = [plugin.engine(store, clock) for plugin in extra]
     addresses = Addresses(settings.url, settings.trust_proxy, settings.grpc_url)
     signing = _signing(settings, keys) if settings.sign else None

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict,
 if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.dialects.reading.checks import JsonLimits
-    from dragoman.engine.operations import EngineSettings
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store
+    from dragoman.engine.settings import EngineSettings
     from dragoman.model.card import AgentCard
     from dragoman.model.error import A2AError
     from dragoman.model.user import User

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dragoman.engine.ownership.port import ContextBusy, MessageRepeated, OwnershipLost
+from dragoman.engine.ports.ownership import ContextBusy, MessageRepeated, OwnershipLost
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.telemetry.metrics.catalog import METRICS
 

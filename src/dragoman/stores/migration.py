@@ -12,7 +12,7 @@ from dragoman.model.state import State
 # dedupe key that no task has: its message was answered without one.
 CONTENTS: dict[str, tuple[str, ...]] = {
     "scopes": ("scope", "agent", "tenant", "owner"),
-    "users": ("user", "name", "password", "created_ms", "failures", "locked_until_ms", "epoch", "revoked"),
+    "users": ("user", "name", "password", "created_ms", "epoch", "revoked"),
     "grants": ("user", "permission", "until_ms"),
     "api_keys": ("digest", "user", "hint", "created_ms", "until_ms"),
     "tasks": (

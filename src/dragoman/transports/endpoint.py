@@ -1,4 +1,8 @@
-"""Runs operations on the engine, the same for every binding."""
+"""Answers requests and performs their operations, the same for every binding.
+
+A binding implements `Exchange`, which says how it reads a request and how it writes a response, an event and an error.
+All else is here: limits, turns of large bodies, operations, dialects of responses, refusals.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +18,26 @@ from dragoman.dialects.table import EXTENSIONS_HEADERS
 from dragoman.dialects.v01.dialect import V01_RPC
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
-from dragoman.model.error import MethodNotFound
+from dragoman.model.error import A2AError, MethodNotFound
 from dragoman.model.operation import Operation
 from dragoman.telemetry.log_context import LOG_CONTEXT
 from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
-from dragoman.transports.observed import observe, record_failure, record_outcome
+from dragoman.transports.http import REQUEST, Disconnected, unexpected_error
+from dragoman.transports.limits import LARGE_BODY
+from dragoman.transports.observed import count_refused, observe, record_failure, record_outcome
+from dragoman.transports.sse import last_event_id
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from dragoman.dialects.dialect import CallingDialect, Dialect, Result
     from dragoman.dialects.negotiate import MethodMatch
-    from dragoman.engine.journal.follow import OnEnd
+    from dragoman.engine.journal.follow import Batch, OnEnd
     from dragoman.engine.operations import Service
     from dragoman.model.card import AgentCard, AgentExtension
-    from dragoman.model.error import A2AError
     from dragoman.model.user import User
-    from dragoman.transports.http import Header, Request
+    from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
     from dragoman.transports.limits import DenialLog
 
     ExtendedCard = Callable[[Request, User | None], AgentCard]
@@ -105,7 +111,7 @@ class Endpoint:
             strict_files=strict_files,
         )
         self.plugin_operations = plugin_operations
-        self._extensions = {extension.uri for extension in extensions}
+        self.extensions = frozenset(extension.uri for extension in extensions)
         self._pushes: dict[Operation, Callable[[CallContext, Any], Awaitable[Result]]] = {
             Operation.CREATE_PUSH: service.create_push,
             Operation.GET_PUSH: service.get_push,
@@ -115,21 +121,10 @@ class Endpoint:
         # Builds the card for an authenticated caller; None on a server without authentication.
         self._extended_card = extended_card
 
-    def build_context(self, request: Request, dialect: Dialect, tenant: str = "") -> CallContext:
-        """Build the call context of a request."""
-        return CallContext(
-            user=request.user,
-            tenant=tenant,
-            extensions=self._active_extensions(request) if self._extensions else _NO_EXTENSIONS,
-            origin=dialect.origin,
-            asks=dialect.asks,
-            lists=request.may_list,
-            closing="last" if dialect.appends else "whole",
-        )
-
-    def _active_extensions(self, request: Request) -> frozenset[str]:
+    def active_extensions(self, request: Request) -> frozenset[str]:
+        """Return the extensions of the agent that a request activates."""
         requested = ",".join(request.headers.get(name, "") for name in EXTENSIONS_HEADERS)
-        return frozenset(uri.strip() for uri in requested.split(",")) & self._extensions
+        return frozenset(uri.strip() for uri in requested.split(",")) & self.extensions
 
     def log_denial(self, request: Request, error: A2AError) -> None:
         """Log a request that a limit refused."""
@@ -208,3 +203,171 @@ def _for_adk(call: CallContext, operation: Operation) -> CallContext:
     if operation is Operation.STREAM:
         return replace(call, task_metadata=ADK_MARK, progress_metadata=ADK_PROGRESS)
     return call
+
+
+# -- answering a request -----------------------------------------------------------------------------------------------
+
+
+class ParsedRequest(Struct):
+    """What a request asks for. The `tenant` of a path takes precedence over that of the parameters.
+
+    A `plugin` performs the operation in place of the endpoint. A `card` is a result that takes no operation.
+    """
+
+    match: MethodMatch
+    params: Any
+    tenant: str = ""
+    plugin: PluginOperations | None = None
+    card: AgentCard | None = None
+
+
+class Exchange(Protocol):
+    """One request of a binding: how it is read, and how its response, its events and its error are written.
+
+    `endpoint` is the agent that it is for; until it is parsed, perhaps another agent of the server. `params_field` is
+    what errors call the parameters as a whole. `unwrap` takes an exchange and its body, which may be that of another
+    binding, and returns the exchange that reads it; it is None where that cannot be.
+    """
+
+    endpoint: Endpoint
+    request: Request
+    params_field: str
+    unwrap: Callable[[Exchange, bytes], Exchange] | None
+
+    def receive(self) -> Awaitable[bytes] | None:
+        """Read the head of the request, and return its body to be awaited; None when it has none. Raises A2AError."""
+        ...
+
+    def parse(self, body: bytes) -> bytes:
+        """Return the JSON text of the parameters in a body. Raises A2AError."""
+        ...
+
+    def read(self, params: bytes | None) -> ParsedRequest:
+        """Find operation and dialect, and read the parameters; they are None without a body. Raises A2AError."""
+        ...
+
+    def write_result(self, match: MethodMatch, dialect: Dialect, result: Result) -> bytes:
+        """Return the body of the response. Raises ValueError when the binding cannot express it."""
+        ...
+
+    def respond(self, send: Send, body: bytes, headers: Sequence[Header]) -> Awaitable[None]:
+        """Send the response."""
+        ...
+
+    def stream(
+        self, send: Send, batches: AsyncIterator[Batch], dialect: Dialect, headers: Sequence[Header], ids: Sequence[str]
+    ) -> Awaitable[None]:
+        """Send a stream until it ends or its caller leaves; `ids` are the artifacts that its task has already.
+
+        Raises:
+            A2AError: it fails before its first event.
+        """
+        ...
+
+    def describe_refused(self) -> tuple[str, Operation | None, str]:
+        """Return agent and operation of a refused request, as far as they are known, and the version of its caller."""
+        ...
+
+    def send_error(self, send: Send, error: A2AError) -> Awaitable[None]:
+        """Send an error in place of the response."""
+        ...
+
+
+class BindingApp:
+    """The ASGI app of a binding. `exchange` returns the exchange of a request."""
+
+    def __init__(self, exchange: Callable[[Request], Exchange]) -> None:
+        self._exchange = exchange
+
+    def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one admitted request."""
+        return answer(self._exchange(scope[REQUEST]), send)
+
+    def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> Awaitable[None]:
+        """Send the error of a request that was not admitted; its body has not been read."""
+        return _refuse(self._exchange(request), send, error)
+
+
+async def answer(exchange: Exchange, send: Send) -> None:
+    """Answer one admitted request; every error is sent to its caller."""
+    request = exchange.request
+    try:
+        is_large, params = False, None
+        receiving = exchange.receive()
+        if receiving is not None:
+            body = await receiving
+            if exchange.unwrap is not None:
+                exchange = exchange.unwrap(exchange, body)
+            is_large = len(body) > LARGE_BODY
+            if is_large:
+                await request.wait_for_turn()
+            params = exchange.parse(body)
+            # What is not needed any more is not held while others take their turns.
+            del body
+            if is_large:
+                await request.wait_for_turn()
+            request.charge(params, exchange.endpoint.limits.check(params, exchange.params_field))
+            if is_large:
+                await request.wait_for_turn()
+        parsed = exchange.read(params)
+        del params
+        if is_large:
+            await request.wait_for_turn()
+        endpoint, match = exchange.endpoint, parsed.match
+        if parsed.card is not None:
+            await exchange.respond(send, exchange.write_result(match, match.dialect, parsed.card), ())
+            return
+        call = CallContext(
+            user=request.user,
+            tenant=parsed.tenant or parsed.params.tenant or "",
+            extensions=endpoint.active_extensions(request) if endpoint.extensions else _NO_EXTENSIONS,
+            origin=match.dialect.origin,
+            asks=match.dialect.asks,
+            lists=request.may_list,
+            closing="last" if match.dialect.appends else "whole",
+        )
+        after = last_event_id(request.headers) if "last-event-id" in request.headers else None
+        performing = (
+            endpoint.perform(match.operation, call, parsed.params, after, request)
+            if parsed.plugin is None
+            else parsed.plugin.perform(endpoint, match, call, parsed.params, after, request)
+        )
+        await _respond(exchange, send, match, call, await performing, is_large=is_large)
+    except A2AError as error:
+        exchange.endpoint.log_denial(request, error)
+        await _refuse(exchange, send, error)
+    except (Disconnected, OSError):
+        return
+    except Exception as error:  # noqa: BLE001 - it is logged there
+        await _refuse(exchange, send, unexpected_error(error))
+
+
+async def _refuse(exchange: Exchange, send: Send, error: A2AError) -> None:
+    """Send the error of a request that has failed or was not admitted, and count it."""
+    if METRICS.on or TRACING.on:
+        count_refused(exchange.request, error, *exchange.describe_refused())
+    await exchange.send_error(send, error)
+
+
+async def _respond(
+    exchange: Exchange, send: Send, match: MethodMatch, call: CallContext, outcome: Outcome, *, is_large: bool
+) -> None:
+    """Send the result of an operation, or its stream. Raises A2AError before anything is sent."""
+    request, endpoint = exchange.request, exchange.endpoint
+    dialect = endpoint.dialects.response_dialect(match, outcome.origin) if match.by_origin else match.dialect
+    headers = endpoint.headers(call, dialect, outcome) if call.extensions or outcome.repeat else ()
+    result = outcome.result
+    if isinstance(result, Stream):
+        read_ids = result.artifacts if dialect.row.counts_artifacts else None
+        ids = () if read_ids is None else await read_ids()
+        await exchange.stream(send, result.batches, dialect, headers, ids)
+        return
+    if is_large:
+        await request.wait_for_turn()
+    body = exchange.write_result(match, dialect, result)
+    del outcome, result
+    if len(body) <= LARGE_BODY:
+        await exchange.respond(send, body, headers)
+        return
+    with request.covering(len(body), anyway=not match.operation.reads):
+        await exchange.respond(send, body, headers)

@@ -11,7 +11,7 @@ from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote
 
-from dragoman.engine.accept.quota import SERVER_MEMORY, Lease, overloaded
+from dragoman.engine.quota import SERVER_MEMORY, Lease, overloaded
 from dragoman.model.error import A2AError, ContentTypeNotSupported, InternalError, InvalidRequest, Overloaded
 from dragoman.model.ids import MAX_ID_LENGTH
 from dragoman.telemetry.log_context import fields_of_caller
@@ -19,7 +19,7 @@ from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.transports.limits import LARGE_BODY
 
 if TYPE_CHECKING:
-    from dragoman.engine.accept.quota import MemoryQuota
+    from dragoman.engine.quota import MemoryQuota
     from dragoman.model.user import User
     from dragoman.transports.limits import ArrivalTimer, CpuThrottle
 

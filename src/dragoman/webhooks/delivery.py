@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dragoman.engine.journal.replay import JournalCompacted
-from dragoman.engine.ownership.port import OwnershipLost
+from dragoman.engine.ports.ownership import OwnershipLost
 from dragoman.engine.ports.store import PushState
 from dragoman.keys.errors import BadSeal
 from dragoman.model.error import CannotConnect, DragomanError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dragoman.engine.ownership.sole import SoleOwner
+from dragoman.engine.ports.sole import SoleOwner
 from dragoman.engine.ports.store import PushState, Write
 from dragoman.model.error import DragomanError
 from dragoman.telemetry.metrics.catalog import METRICS
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dragoman.clock import Clock, Timer
-    from dragoman.engine.ownership.port import Ownership
     from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.ownership import Ownership
     from dragoman.engine.ports.store import Push, Store, TaskRow
     from dragoman.model.operation import TaskPushNotificationConfig
     from dragoman.net.exchange import HttpClient

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from dragoman.engine.execute.traces import error_type
 from dragoman.engine.journal.replay import read_run_history
-from dragoman.engine.traces import error_type
 from dragoman.model.error import ServerError, TimedOut
 from dragoman.telemetry import trace
 from dragoman.telemetry.spans import TRACING

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cluster.processes.ports import free_port
 from postgres_server import NoPostgres, PostgresServer
+from support.ports import free_port
 
 # Checkpoints come seldom, so that a crash leaves something to recover; statistics are made while nodes work.
 CRASHABLE = {"fsync": "on", "checkpoint_timeout": "30min", "autovacuum_naptime": "5s"}

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cluster.processes.ports import free_port
 from cluster.processes.postgres import CRASHABLE
 from postgres_server import NoPostgres, PostgresServer
+from support.ports import free_port
 
 SECONDS = 60
 # By default, a standby that has lost its primary may notice only after 5 seconds that it is promoted.

@@ -103,7 +103,7 @@ async def test_connections_to_the_database_are_cut(cluster: Cluster) -> None:
     async with cluster.load(random) as callers:
         for _ in times(20):
             await callers.until_done(random.randint(5, 30))
-            assert cluster.proxy.cut_all()
+            assert cluster.proxy.cut()
     await cluster.verdict(may_fail=False)
 
 

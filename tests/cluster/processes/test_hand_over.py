@@ -72,14 +72,14 @@ def behind() -> Behind:
     return Behind()
 
 
-async def begin(client: Client, said: str, **message: Any) -> Task:
+async def begin(client: Client, wanted: str, **message: Any) -> Task:
     """Send a message whose caller does not wait, and follow its task until it has said that."""
     task = await client.send(wait=False, **message)
     assert isinstance(task, Task)
     async for event in client.subscribe(task):
-        if event.text == said:
+        if event.text == wanted:
             return task
-    raise AssertionError(f"it ended before it said {said!r}")
+    raise AssertionError(f"it ended before it said {wanted!r}")
 
 
 async def stop(node: Node) -> None:

@@ -33,8 +33,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 SCALE = float(os.environ.get("CLUSTER_SCALE", "1"))
 SEED = int(os.environ.get("CLUSTER_SEED", "21"))
 REPOSITORY = SOURCE.parent
-# The last commit with version 1 of the tables: release 0.1.0.
-BEFORE = "117c4b78"
+# The last commit with version 3 of the tables.
+BEFORE = "4a1d7434"
 # How much callers do before a node is replaced, and after it.
 ACTS = max(10, int(60 * SCALE))
 
@@ -151,16 +151,16 @@ async def test_nodes_are_updated_from_the_version_before(
             print(
                 f"\nwhile the tables were migrated, writes stalled {probe.longest_gap(began, migrated) * 1000:.0f} ms"
             )
-            assert await tables_of_nodes(cluster) == [1, 1, 3]
+            assert await tables_of_nodes(cluster) == [3, 3, 4]
             await callers.until_done(ACTS)
             for node in others:
                 await cluster.replace(node, SOURCE, take_out=True)
                 await callers.until_done(ACTS)
-            assert await tables_of_nodes(cluster) == [3, 3, 3]
+            assert await tables_of_nodes(cluster) == [4, 4, 4]
             # The way back is open: a node of the version before works with the tables of this one.
             await cluster.replace(first, before)
             await callers.until_done(ACTS)
-            assert await tables_of_nodes(cluster) == [1, 3, 3]
+            assert await tables_of_nodes(cluster) == [3, 4, 4]
             await cluster.replace(first, SOURCE, take_out=True)
             await callers.until_done(ACTS)
         check(callers, probe)

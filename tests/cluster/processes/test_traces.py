@@ -7,9 +7,9 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-import traced_processes as processes
 from cluster.processes.nodes import Node, effects_of
-from otlp_collector import OtlpCollector
+from support import traced_processes as processes
+from support.otlp_collector import OtlpCollector
 
 from dragoman import Client, State, Task
 

@@ -12,6 +12,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from support.tcp_proxy import Link, TcpProxy
+
 # What happens to a statement whose reply is swallowed. "swallow": it commits, then its sender is cut instead of getting
 # the reply. "cut": its sender is cut while it is under way. "late": its sender is cut, and it arrives only afterwards.
 # "hang": it commits, and its sender waits for ever.
@@ -33,51 +35,18 @@ def changes_tasks(sql: str) -> bool:
     return bool(_CHANGES.search(sql)) and ("tasks" in sql or "events" in sql)
 
 
-class WireProxy:
+class WireProxy(TcpProxy):
     """Stands before a PostgreSQL. `traps` are used up by the statements that step into them, in turn."""
 
     def __init__(self, port: int) -> None:
-        self._target = port
-        self._server: asyncio.Server | None = None
-        self._connections: set[_Connection] = set()
-        self._carriers: set[asyncio.Task[None]] = set()
+        super().__init__(port)
         self.traps: deque[Trap] = deque()
         self.sprung: Counter[str] = Counter()
-        self._changed = asyncio.Condition()
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
-
-    @property
-    def connections(self) -> int:
-        """How many there are."""
-        return len(self._connections)
-
-    async def __aenter__(self) -> WireProxy:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        for carrier in list(self._carriers):
-            carrier.cancel()
-        await asyncio.gather(*self._carriers, return_exceptions=True)
 
     async def until_sprung(self, count: int) -> None:
         """Wait until so many statements have stepped into a trap."""
         async with self._changed:
             await self._changed.wait_for(lambda: sum(self.sprung.values()) >= count)
-
-    def cut_all(self) -> int:
-        """Cut every connection at once. Returns how many there were."""
-        connections = list(self._connections)
-        for connection in connections:
-            connection.cut()
-        return len(connections)
 
     def trap_of(self, sql: str) -> Trap | None:
         """Take the trap that a statement steps into, if it does."""
@@ -93,41 +62,17 @@ class WireProxy:
             self.sprung[trap.how] += 1
             self._changed.notify_all()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        this = asyncio.current_task()
-        assert this is not None
-        self._carriers.add(this)
-        try:
-            from_database, to_database = await asyncio.open_connection("127.0.0.1", self._target)
-        except OSError:
-            writer.close()
-            self._carriers.discard(this)
-            return
-        connection = _Connection(self, reader, writer, from_database, to_database)
-        self._connections.add(connection)
-        try:
-            await connection.carry()
-        except asyncio.CancelledError:
-            pass  # asyncio's server would report it as an error
-        finally:
-            self._connections.discard(connection)
-            self._carriers.discard(this)
+    async def relay(self, link: Link) -> None:
+        """Carry a connection to its end, message by message."""
+        await _Connection(self, link).carry()
 
 
 class _Connection:
     """One connection of a node. Statements and replies are counted by Sync and ReadyForQuery, which come in pairs."""
 
-    def __init__(
-        self,
-        proxy: WireProxy,
-        from_node: asyncio.StreamReader,
-        to_node: asyncio.StreamWriter,
-        from_database: asyncio.StreamReader,
-        to_database: asyncio.StreamWriter,
-    ) -> None:
+    def __init__(self, proxy: WireProxy, link: Link) -> None:
         self._proxy = proxy
-        self._from_node, self._to_node = from_node, to_node
-        self._from_database, self._to_database = from_database, to_database
+        self._from_node, self._to_node, self._from_database, self._to_database = link
         self._statements: dict[bytes, str] = {}
         self._sent = 0  # requests that end with ReadyForQuery
         self._ready = -1  # the first ReadyForQuery ends the login
@@ -142,7 +87,6 @@ class _Connection:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            self._to_database.close()
             self.cut()
 
     def cut(self) -> None:

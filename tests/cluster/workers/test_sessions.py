@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cluster.processes.nodes import NodeProcess
 from cluster.workers.supervised import children
-from unit.cli.conftest import DRAGOMAN, environment
+from support.command import DRAGOMAN, clean_environment
 
 from dragoman import Task, sync
 
@@ -25,7 +25,7 @@ LOGS = ".dragoman/*.sessions/*/*/log"
 @pytest.fixture
 def server(tmp_path: Path, postgres_url: str) -> Iterator[NodeProcess]:
     flags = ["--workers", "2", "--port", "0", "--no-push", "--node", "web", "--store", postgres_url]
-    server = NodeProcess([*DRAGOMAN, "serve", "--command", PROGRAM, *flags], tmp_path, environment(tmp_path))
+    server = NodeProcess([*DRAGOMAN, "serve", "--command", PROGRAM, *flags], tmp_path, clean_environment(tmp_path))
     server.ready()
     yield server
     server.stop()

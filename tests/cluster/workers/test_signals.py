@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cluster.workers.supervised import children, until_ended
-from unit.cli.conftest import Terminal
+from support.terminal import Terminal
 
 from dragoman import sync
 from dragoman.server.listen.port import SharedPort

@@ -6,11 +6,12 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from support.server_process import ServerProcess
 
 from .step import Step
 
@@ -99,46 +100,22 @@ def listening(command: Sequence[str]) -> Generator[str, None, None]:
     """A server on a free port of 127.0.0.1, and its URL.
 
     Raises:
-        RuntimeError: it does not start.
+        AssertionError: it does not start.
     """
     program, *arguments = command
     # Servers of peers/mcp-js would listen on all addresses.
     options = ["--require", PROGRAMS / "mcp-js" / "loopback.cjs"] if program == "node" else []
-    process = subprocess.Popen(
+    server = ServerProcess(
         [program, *options, *arguments],
+        Path.cwd(),
         # It has a tool that tells its variables to whoever calls: it gets none that matter.
-        env={"PATH": os.environ["PATH"], "PORT": "0"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        environment={"PATH": os.environ["PATH"], "PORT": "0"},
+        address=ADDRESS.pattern,
+        merged=True,
+        seconds=START_SECONDS,
     )
-    assert process.stdout is not None
-    said: list[str] = []
-    guard = threading.Timer(START_SECONDS, process.kill)
-    guard.start()
-    rest: threading.Thread | None = None
-    try:
-        for line in process.stdout:
-            said.append(line)
-            if found := ADDRESS.search(line):
-                break
-        else:
-            raise RuntimeError(f"the server did not start:\n{''.join(said)}")
-        guard.cancel()
-        # What nobody reads would stop a talkative server.
-        rest = threading.Thread(target=lambda: said.extend(process.stdout or ()), daemon=True)
-        rest.start()
-        yield f"{found[1]}/mcp"
-    finally:
-        guard.cancel()
-        guard.join()
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if rest is not None:
-            rest.join()
-        process.stdout.close()
+    with server:
+        yield f"{server.url}/mcp"
+        server.stop()
+        with suppress(subprocess.TimeoutExpired):
+            server.process.wait(STOP_SECONDS)

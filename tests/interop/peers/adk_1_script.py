@@ -24,8 +24,8 @@ from dragoman.adk import RemoteAgent  # noqa: E402
 
 class Echo(BaseAgent):
     async def _run_async_impl(self, ctx: Any) -> Any:
-        said = ctx.user_content.parts[0].text
-        yield Event(author=self.name, content=types.Content(role="model", parts=[types.Part(text=f"heard {said}")]))
+        text = ctx.user_content.parts[0].text
+        yield Event(author=self.name, content=types.Content(role="model", parts=[types.Part(text=f"heard {text}")]))
 
 
 class Scripted(BaseLlm):
@@ -67,7 +67,7 @@ async def main() -> None:
     message = types.Content(role="user", parts=[types.Part(text="hi")])
     async for event in runner.run_async(user_id="ada", session_id=session.id, new_message=message):
         if event.content and not event.partial:
-            show(author=event.author, said=event.content.parts[0].text)
+            show(author=event.author, text=event.content.parts[0].text)
 
 
 asyncio.run(main())

@@ -51,7 +51,7 @@ async def converse(url: str, name: str, turns: list[dict[str, Any]]) -> dict[str
     agent = RemoteA2aAgent(name="far", agent_card=f"{url}/.well-known/agent-card.json")
     runner = InMemoryRunner(agent=agent, app_name=APP)
     await runner.session_service.create_session(app_name=APP, user_id=USER, session_id=name)
-    told: list[list[dict[str, Any]]] = []
+    answers: list[list[dict[str, Any]]] = []
     pending: list[types.FunctionCall] = []
     for turn in turns:
         events: list[Event] = []
@@ -71,10 +71,10 @@ async def converse(url: str, name: str, turns: list[dict[str, Any]]) -> dict[str
                 ):
                     break
         pending = waiting(events)
-        told.append([plain(event) for event in events])
+        answers.append([plain(event) for event in events])
     session = await runner.session_service.get_session(app_name=APP, user_id=USER, session_id=name)
     assert session is not None
-    return {"name": name, "turns": told, "kept": [plain(event) for event in session.events]}
+    return {"name": name, "turns": answers, "kept": [plain(event) for event in session.events]}
 
 
 async def main() -> None:

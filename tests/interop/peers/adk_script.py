@@ -85,8 +85,8 @@ def _called(name: str, **args: Any) -> types.Part:
 
 def says(*texts: str) -> list[LlmResponse]:
     """A model's text: in pieces, then whole."""
-    told = [_response(types.Part(text=text), partial=True) for text in texts]
-    return [*told, _response(types.Part(text="".join(texts)))]
+    partial = [_response(types.Part(text=text), partial=True) for text in texts]
+    return [*partial, _response(types.Part(text="".join(texts)))]
 
 
 def _response(*parts: types.Part, partial: bool = False) -> LlmResponse:
@@ -137,14 +137,14 @@ def _turn(request: LlmRequest) -> list[LlmResponse]:
 
 def _after(response: types.FunctionResponse) -> list[LlmResponse]:
     """What the model says to the result of a tool."""
-    said = dict(response.response or {})
+    answer = dict(response.response or {})
     match response.name:
         case "add":
-            return says("The sum ", f"is {said['sum']}.")
+            return says("The sum ", f"is {answer['sum']}.")
         case "review":
-            return says("The review ", f"says {said.get('result')}.")
+            return says("The review ", f"says {answer.get('result')}.")
         case "delete":
-            return says("It is gone." if "deleted" in said else "It is still there.")
+            return says("It is gone." if "deleted" in answer else "It is still there.")
         case _:
             return says("Done.")
 

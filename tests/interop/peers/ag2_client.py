@@ -18,11 +18,11 @@ from conversing import case, converse
 
 
 async def answer(
-    url: str, *said: str | Input, stream: Any = None, streaming: bool = True, **options: Any
+    url: str, *words: str | Input, stream: Any = None, streaming: bool = True, **options: Any
 ) -> str | None:
     """What the agent answers."""
     config = A2AConfig(card_url=url, streaming=streaming, polling_interval=0.01)
-    return (await Agent("near", config=config, **options).ask(*said, stream=stream)).body
+    return (await Agent("near", config=config, **options).ask(*words, stream=stream)).body
 
 
 @case
@@ -65,12 +65,12 @@ async def failure(url: str) -> str | None:
         raise RuntimeError("".join(part.text for part in failed.task.status.message.parts)) from failed
 
 
-async def parts(url: str, said: str) -> list[Part]:
+async def parts(url: str, words: str) -> list[Part]:
     """The parts of the artifacts, which AG2 shows to those who watch its stream."""
     watched = MemoryStream()
     found: list[Part] = []
     watched.where(A2ATaskArtifactUpdate).subscribe(lambda event: found.extend(event.update.artifact.parts))
-    await answer(url, said, stream=watched)
+    await answer(url, words, stream=watched)
     return found
 
 

@@ -67,11 +67,11 @@ class Scripted(ModelConfig):
         return ModelResponse(ModelMessage(answer))
 
 
-def taken(came: Input) -> str:
-    if isinstance(came, BinaryInput):
-        return script.taken_file(came.data, str(came.media_type), came.vendor_metadata.get("filename"))
-    assert isinstance(came, DataInput), came
-    return script.taken_data(came.data)
+def taken(received: Input) -> str:
+    if isinstance(received, BinaryInput):
+        return script.taken_file(received.data, str(received.media_type), received.vendor_metadata.get("filename"))
+    assert isinstance(received, DataInput), received
+    return script.taken_data(received.data)
 
 
 request: ContextVar[RequestContext] = ContextVar("request")

@@ -34,8 +34,8 @@ def outputs(messages: Sequence[Message]) -> list[Content]:
             call = Content.from_function_call("1", "delete", arguments={"path": "old.txt"})
             return [Content.from_function_approval_request("1", call)]
         case "take":
-            came = [each.uri or "" for each in messages[-1].contents if each.type != "text"]
-            return [Content.from_text("\n".join(came) or script.NOTHING)]
+            received = [each.uri or "" for each in messages[-1].contents if each.type != "text"]
+            return [Content.from_text("\n".join(received) or script.NOTHING)]
         case _:
             raise RuntimeError(f"no such word in the script: {first!r}")
 

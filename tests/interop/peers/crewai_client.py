@@ -127,9 +127,9 @@ async def data(url: str) -> dict[str, Any]:
     return {"received": await nothing(url, "data")}
 
 
-async def nothing(url: str, said: str) -> str:
+async def nothing(url: str, words: str) -> str:
     try:
-        answer, _ = await crew(url, said)
+        answer, _ = await crew(url, words)
     except ValueError as error:  # a crew without an answer
         return str(error)
     return answer

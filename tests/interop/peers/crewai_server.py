@@ -46,12 +46,12 @@ class Scripted(BaseLLM):
             case "data":
                 return json.dumps(script.DATA)
             case "take":
-                told = [script.taken_data(each) for each in json.loads(structured or "[]")]
-                told += [
+                lines = [script.taken_data(each) for each in json.loads(structured or "[]")]
+                lines += [
                     script.taken_file(file.read(), file.content_type, name)
                     for name, file in (messages[-1].get("files") or {}).items()
                 ]
-                return "\n".join(told) or script.NOTHING
+                return "\n".join(lines) or script.NOTHING
             case "fail":
                 raise RuntimeError(script.FAILURE)
             case _:

@@ -75,10 +75,10 @@ class Receiver:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.came: queue.Queue[bytes] = queue.Queue()
+        self.received: queue.Queue[bytes] = queue.Queue()
 
     async def body(self) -> bytes:
-        return await asyncio.to_thread(self.came.get, timeout=CASE_TIMEOUT / 2)
+        return await asyncio.to_thread(self.received.get, timeout=CASE_TIMEOUT / 2)
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def receiving() -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            receiver.came.put(self.rfile.read(int(self.headers["Content-Length"])))
+            receiver.received.put(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(204)
             self.end_headers()
 

@@ -1,4 +1,4 @@
-"""The executor of a2a_sdk_server.py, or of its 0.3 twin, as it is, served by Dragoman instead of a2a-sdk.
+"""The executor of a2a_sdk_server.py as it is, served by Dragoman instead of a2a-sdk.
 
 Runs in Dragoman's own environment, with a2a-sdk from an environment under .peers/ behind it:
 executor_server.py SITE_PACKAGES [PORT]
@@ -23,8 +23,7 @@ from serving import serve
 from dragoman import Agent, User
 
 TYPES: Any = import_module("a2a.types")
-MODERN = hasattr(TYPES.Message, "DESCRIPTOR")  # protobuf from 1.0 on, pydantic before
-PEER: Any = import_module("a2a_sdk_server" if MODERN else "a2a_sdk_03_server")
+PEER: Any = import_module("a2a_sdk_server")
 
 
 class Probing(PEER.Scripted):
@@ -94,18 +93,18 @@ def facts(context: RequestContext, event_queue: EventQueue) -> dict[str, Any]:
 
 def part(text: str) -> Any:
     """A part of text."""
-    return PEER.new_text_part(text) if MODERN else PEER._text(text)
+    return PEER.SDK.text_part(text)
 
 
 def new_task(message: Any) -> Any:
     """A task that begins with a message."""
-    return PEER.new_task_from_user_message(message) if MODERN else PEER.new_task(message)
+    return PEER.SDK.new_task(message)
 
 
 def refusal(text: str) -> Exception:
     """An error that is meant for the caller."""
     errors: Any = import_module("a2a.utils.errors")
-    if MODERN:
+    if PEER.MODERN:
         return errors.InvalidParamsError(text)
     return errors.ServerError(TYPES.InvalidParamsError(message=text))
 

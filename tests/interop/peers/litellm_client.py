@@ -25,7 +25,7 @@ def params(*parts: dict[str, Any], **rest: Any) -> MessageSendParams:
     )
 
 
-def said(text: str) -> dict[str, Any]:
+def message(text: str) -> dict[str, Any]:
     return {"kind": "text", "text": text}
 
 
@@ -47,11 +47,11 @@ def text_of(task: dict[str, Any]) -> str:
 
 @case
 async def text(url: str) -> str:
-    return text_of(await send(url, said(f"echo {script.ECHO}")))
+    return text_of(await send(url, message(f"echo {script.ECHO}")))
 
 
 async def streamed(url: str, count: int) -> dict[str, Any]:
-    request = SendStreamingMessageRequest(id=uuid4().hex, params=params(said(f"stream {count}")))
+    request = SendStreamingMessageRequest(id=uuid4().hex, params=params(message(f"stream {count}")))
     events = [
         chunk.model_dump(mode="json", exclude_none=True)["result"]
         async for chunk in asend_message_streaming(request=request, api_base=url)
@@ -68,38 +68,38 @@ async def stream(url: str) -> dict[str, Any]:
 @case
 async def talk(url: str) -> list[str]:
     first, second = (f"echo {word}" for word in script.WORDS)
-    begun = await send(url, said(first))
-    went_on = await send(url, said(second), contextId=begun["contextId"])
+    begun = await send(url, message(first))
+    went_on = await send(url, message(second), contextId=begun["contextId"])
     assert went_on["contextId"] == begun["contextId"]
     return [text_of(begun), text_of(went_on)]
 
 
 @case
 async def ask(url: str) -> dict[str, Any]:
-    asked = await send(url, said("ask"))
+    asked = await send(url, message("ask"))
     assert asked["status"]["state"] == "input-required"
-    answered = await send(url, said(script.USER), taskId=asked["id"], contextId=asked["contextId"])
+    answered = await send(url, message(script.USER), taskId=asked["id"], contextId=asked["contextId"])
     return {"question": asked["status"]["message"]["parts"][0]["text"], "answer": text_of(answered)}
 
 
 @case
 async def failure(url: str) -> None:
-    status = (await send(url, said("fail")))["status"]
+    status = (await send(url, message("fail")))["status"]
     raise RuntimeError(f"{status['state']}: {status['message']['parts'][0]['text']}")
 
 
 @case
 async def file(url: str) -> dict[str, Any]:
     content = {"bytes": base64.b64encode(script.FILE).decode(), "mimeType": script.FILE_TYPE, "name": script.FILE_NAME}
-    taken = await send(url, said("take"), {"kind": "file", "file": content})
-    [part] = parts_of(await send(url, said("file")))
+    taken = await send(url, message("take"), {"kind": "file", "file": content})
+    [part] = parts_of(await send(url, message("file")))
     return {"sent": text_of(taken), "received": [part["file"][key] for key in ("bytes", "mimeType", "name")]}
 
 
 @case
 async def data(url: str) -> dict[str, Any]:
-    taken = await send(url, said("take"), {"kind": "data", "data": script.DATA})
-    [part] = parts_of(await send(url, said("data")))
+    taken = await send(url, message("take"), {"kind": "data", "data": script.DATA})
+    [part] = parts_of(await send(url, message("data")))
     return {"sent": text_of(taken), "received": part["data"]}
 
 
@@ -161,7 +161,7 @@ async def completion_data(url: str) -> str:
 @case
 async def token(_: str) -> list[str]:
     url, key = os.environ["GUARDED"].split()
-    task = await send(url, said(f"echo {script.ECHO}"), key=key)
+    task = await send(url, message(f"echo {script.ECHO}"), key=key)
     completed = await litellm.acompletion(
         model="a2a/scripted", api_base=url, api_key=key, messages=[{"role": "user", "content": f"echo {script.ECHO}"}]
     )
@@ -170,10 +170,10 @@ async def token(_: str) -> list[str]:
 
 @case
 async def completion_progress(url: str) -> list[str]:
-    said = f"progress {script.ECHO}"
-    chunks = await complete(url, said, stream=True)
+    message = f"progress {script.ECHO}"
+    chunks = await complete(url, message, stream=True)
     pieces = [chunk.choices[0].delta.content or "" async for chunk in chunks]
-    return ["".join(pieces), await content(url, said)]
+    return ["".join(pieces), await content(url, message)]
 
 
 @case

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -35,7 +34,7 @@ class TickingNode(Node):
         environment["DRAGOMAN_SECRET"] = "5ca1ab1e" * 8
         command = [sys.executable, "-m", "dragoman.cli.main", "serve", str(AGENT), "--port", str(self.port)]
         command += ["--node", self.name, "--store", self._store, *self._flags]
-        process = NodeProcess(command, self._folder, environment, stdin=subprocess.PIPE)
+        process = NodeProcess(command, self._folder, environment, has_input=True)
         self.processes.append(process)
         if ready:
             process.ready()
@@ -70,9 +69,10 @@ class TickingNode(Node):
 class FirstChoice(RoundRobin):
     """Sends each connection to the first node that accepts it."""
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the first node that accepts."""
         self._next = 0
-        await super()._carry(reader, writer)
+        return await super().dial()
 
 
 class Usage(NamedTuple):

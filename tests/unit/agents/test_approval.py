@@ -9,19 +9,19 @@ import pytest
 from dragoman.agents.pause import Approval, approval_of
 
 
-@pytest.mark.parametrize("said", ["yes", "Yes!", " y ", "OK.", "go  ahead", "approved", True, {"approved": True}])
-def test_a_yes_approves(said: Any) -> None:
-    assert approval_of(said) == Approval(True)
+@pytest.mark.parametrize("answer", ["yes", "Yes!", " y ", "OK.", "go  ahead", "approved", True, {"approved": True}])
+def test_a_yes_approves(answer: Any) -> None:
+    assert approval_of(answer) == Approval(True)
 
 
-@pytest.mark.parametrize("said", ["no", "No.", "n", "denied", False, {"approved": False}, {"confirmed": False}])
-def test_a_no_rejects(said: Any) -> None:
-    assert approval_of(said) == Approval(False)
+@pytest.mark.parametrize("answer", ["no", "No.", "n", "denied", False, {"approved": False}, {"confirmed": False}])
+def test_a_no_rejects(answer: Any) -> None:
+    assert approval_of(answer) == Approval(False)
 
 
-@pytest.mark.parametrize("said", ["No, too expensive", "reject: too expensive", "don\u2019t do it"])
-def test_a_no_may_give_its_reason(said: str) -> None:
-    assert approval_of(said) == Approval(False, said)
+@pytest.mark.parametrize("answer", ["No, too expensive", "reject: too expensive", "don\u2019t do it"])
+def test_a_no_may_give_its_reason(answer: str) -> None:
+    assert approval_of(answer) == Approval(False, answer)
 
 
 def test_a_reason_may_be_given_in_data() -> None:
@@ -29,11 +29,11 @@ def test_a_reason_may_be_given_in_data() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         *("yes, but only half of it", "maybe", "", "nothing", "know", None, 1, [True]),
         *({}, {"approved": "yes"}, {"approved": True, "arguments": {"amount": 1}}, {"approved": False, "message": 3}),
     ],
 )
-def test_everything_else_is_no_answer(said: Any) -> None:
-    assert approval_of(said) is None
+def test_everything_else_is_no_answer(answer: Any) -> None:
+    assert approval_of(answer) is None

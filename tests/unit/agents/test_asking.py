@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Client, Context, Part, Task, User
 from dragoman.engine.call import CallContext
@@ -14,93 +14,27 @@ from dragoman.model.state import State
 from dragoman.sync import Context as SyncContext
 
 
-def coroutine(agent: Agent, log: list[str]) -> str:
+async def test_a_task_that_waits_holds_nothing_and_its_function_runs_once_for_each_answer(start: Any) -> None:
+    agent, runs = Agent("test"), []
+
     @agent.skill
     async def trip(ctx: Context, city: str) -> str:
-        log.append("run")
+        runs.append(city)
         days = await ctx.ask("How many days?", type=int)
         sure = await ctx.ask("Sure?", type=bool)
         return f"{days} days in {city}, {sure}."
 
-    return "3 days in Porto, True."
-
-
-def generator(agent: Agent, log: list[str]) -> str:
-    @agent.skill
-    async def trip(ctx: Context, city: str) -> Any:
-        log.append("run")
-        yield "To "
-        yield f"{city}: "
-        days = await ctx.ask("How many days?", type=int)
-        yield f"{days} days, "
-        sure = await ctx.ask("Sure?", type=bool)
-        yield f"{sure}."
-
-    return "To Porto: 3 days, True."
-
-
-def function(agent: Agent, log: list[str]) -> str:
-    @agent.skill
-    def trip(ctx: SyncContext, city: str) -> str:
-        log.append("run")
-        days = ctx.ask("How many days?", type=int)
-        sure = ctx.ask("Sure?", type=bool)
-        return f"{days} days in {city}, {sure}."
-
-    return "3 days in Porto, True."
-
-
-def thread_generator(agent: Agent, log: list[str]) -> str:
-    @agent.skill
-    def trip(ctx: SyncContext, city: str) -> Any:
-        log.append("run")
-        yield "To "
-        yield f"{city}: "
-        days = ctx.ask("How many days?", type=int)
-        yield f"{days} days, "
-        sure = ctx.ask("Sure?", type=bool)
-        yield f"{sure}."
-
-    return "To Porto: 3 days, True."
-
-
-KINDS = [coroutine, generator, function, thread_generator]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-async def test_a_skill_of_any_kind_parks_is_answered_and_loses_or_doubles_nothing(start: Any, kind: Any) -> None:
-    agent, log = Agent("test"), []
-    text = kind(agent, log)
     engine = await start(agent)
     task = await engine.send("Porto")
-    assert (task.state, task.question) == (State.INPUT_REQUIRED, "How many days?")
     await engine.idle()
-    assert engine.left() == {}  # it holds no coroutine, no connection and no memory
+    assert engine.left() == {}  # no coroutine, no connection and no memory
     task = await engine.send("3", task=task)
     assert task.question == "Sure?"
     task = await engine.send("yes", task=task)
-    assert (task.state, task.text) == (State.COMPLETED, text)
-    assert len(task.artifacts) == 1
-    assert len(log) == 3
+    assert (task.state, task.text) == (State.COMPLETED, "3 days in Porto, True.")
+    assert runs == ["Porto"] * 3
     await engine.idle()
     assert engine.left() == {}
-
-
-@pytest.mark.parametrize("kind", [generator, thread_generator], ids=lambda kind: kind.__name__)
-async def test_what_was_streamed_before_the_question_is_not_sent_again(start: Any, kind: Any) -> None:
-    agent = Agent("test", closing="last")
-    kind(agent, [])
-    engine = await start(agent)
-    first = await engine.stream("Porto")
-    task = first[0].event.id
-    second = await engine.stream("3", task=task)
-    third = await engine.stream("yes", task=task)
-    said = [
-        record.event.artifact.text
-        for record in (*first, *second, *third)
-        if hasattr(record.event, "artifact") and record.event.artifact.text
-    ]
-    assert said == ["To ", "Porto: ", "3 days, ", "True."]
 
 
 # Answers
@@ -327,8 +261,8 @@ async def test_progress_and_artifacts_before_the_answer_are_not_repeated(start: 
     ended = await engine.send("3", task=task)
     assert [artifact.name for artifact in ended.artifacts] == ["before", "after"]
     journal = await engine.journal(task)
-    told = [event.status.message.text for event in journal if hasattr(event, "status") and event.status.message]
-    assert told == ["looking", "?", "booking"]
+    notes = [event.status.message.text for event in journal if hasattr(event, "status") and event.status.message]
+    assert notes == ["looking", "?", "booking"]
 
 
 async def test_each_run_sees_the_state_as_the_first_run_saw_it_and_the_last_one_saves_it(start: Any) -> None:
@@ -493,16 +427,16 @@ async def test_messages_taken_before_the_question_are_heard_again_by_the_re_run(
 
     @agent.skill
     async def listen(ctx: Context) -> str:
-        heard = []
+        received = []
         async for message in ctx.messages():
-            heard.append(message.text)
-            if len(heard) == 2:
+            received.append(message.text)
+            if len(received) == 2:
                 break
         answer = await ctx.ask("?")
         async for message in ctx.messages():
-            heard.append(message.text)
+            received.append(message.text)
             break
-        return f"{heard} {answer}"
+        return f"{received} {answer}"
 
     engine = await start(agent)
     task = await engine.send("go", wait=False)

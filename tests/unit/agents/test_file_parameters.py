@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 from dragoman import Agent, Client, Context, File, State
-from dragoman.client.message import fetch_schemas
+from dragoman.client.skill_schema import fetch_schemas
 from dragoman.errors import ConfigError, ContentTypeNotSupported
 from dragoman.testing import served
 

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman import Agent, Context, State
 from dragoman.agents.pause import Pause, Pending, load_state, pause_of, save_state
-from dragoman.engine.execute.outputs import AnsweredQuestion
+from dragoman.engine.journal.replay import AnsweredQuestion
 from dragoman.stores.sqlite.store import SqliteStore
 
 PAUSE = Pause(

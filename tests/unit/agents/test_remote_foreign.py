@@ -76,8 +76,8 @@ def whole(state: str, *parts: str, text: str | None = None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("parts", [["one ", "two"], ["one two"]])
 async def test_a_whole_task_at_the_end_brings_nothing_twice(parts: list[str]) -> None:
-    said = (whole("WORKING"), artifact("one "), artifact("two", append=True), whole("COMPLETED", *parts))
-    with served(foreign(*said)) as url:
+    replies = (whole("WORKING"), artifact("one "), artifact("two", append=True), whole("COMPLETED", *parts))
+    with served(foreign(*replies)) as url:
         async with in_front(url) as client:
             stream = client.stream("go")
             events = [event async for event in stream]
@@ -90,8 +90,8 @@ async def test_a_whole_task_at_the_end_brings_nothing_twice(parts: list[str]) ->
 
 
 async def test_a_whole_task_at_the_end_brings_what_was_not_said_before() -> None:
-    said = (whole("WORKING"), artifact("one "), whole("COMPLETED", "one ", "two"))
-    with served(foreign(*said)) as url:
+    replies = (whole("WORKING"), artifact("one "), whole("COMPLETED", "one ", "two"))
+    with served(foreign(*replies)) as url:
         async with in_front(url) as client:
             events = [event async for event in client.stream("go")]
             assert [update.artifact.text for update in updates(events)] == ["one ", "two"]
@@ -99,8 +99,8 @@ async def test_a_whole_task_at_the_end_brings_what_was_not_said_before() -> None
 
 async def test_a_note_that_the_whole_task_repeats_is_told_once() -> None:
     notes = (status("WORKING", "looking"), whole("WORKING", text="looking"))
-    said = (whole("SUBMITTED"), *notes, artifact("found"), status("COMPLETED"))
-    with served(foreign(*said)) as url:
+    replies = (whole("SUBMITTED"), *notes, artifact("found"), status("COMPLETED"))
+    with served(foreign(*replies)) as url:
         async with in_front(url) as client:
             events = [event async for event in client.stream("go")]
             messages = [event.raw.status.message for event in events if isinstance(event.raw, StatusUpdate)]
@@ -108,16 +108,16 @@ async def test_a_note_that_the_whole_task_repeats_is_told_once() -> None:
 
 
 async def test_a_question_that_was_a_note_before_is_asked() -> None:
-    said = (whole("SUBMITTED"), status("WORKING", "Which one?"), whole("INPUT_REQUIRED", text="Which one?"))
-    with served(foreign(*said)) as url:
+    replies = (whole("SUBMITTED"), status("WORKING", "Which one?"), whole("INPUT_REQUIRED", text="Which one?"))
+    with served(foreign(*replies)) as url:
         async with in_front(url) as client:
             task = await client.send("go")
             assert (task.state, task.question) == (State.INPUT_REQUIRED, "Which one?")
 
 
 async def test_an_artifact_that_is_continued_before_it_begins_is_begun() -> None:
-    said = (whole("WORKING"), artifact("one ", append=True), artifact("two", append=True), status("COMPLETED"))
-    with served(foreign(*said)) as url:
+    replies = (whole("WORKING"), artifact("one ", append=True), artifact("two", append=True), status("COMPLETED"))
+    with served(foreign(*replies)) as url:
         async with in_front(url) as client:
             events = [event async for event in client.stream("go")]
             assert [(update.artifact.text, update.append) for update in updates(events)] == [
@@ -129,8 +129,8 @@ async def test_an_artifact_that_is_continued_before_it_begins_is_begun() -> None
 
 async def test_a_remark_within_a_task_is_no_answer() -> None:
     remark = {"message": {"messageId": "r", "role": "ROLE_AGENT", "parts": [{"text": "well"}]}}
-    said = (whole("WORKING"), artifact("one"), remark, status("COMPLETED", "bye"))
-    with served(foreign(*said)) as url:
+    replies = (whole("WORKING"), artifact("one"), remark, status("COMPLETED", "bye"))
+    with served(foreign(*replies)) as url:
         async with in_front(url) as client:
             stream = client.stream("go")
             events = [event async for event in stream]

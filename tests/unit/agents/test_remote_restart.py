@@ -33,9 +33,9 @@ class Behind:
     def __init__(self) -> None:
         self.agent = Agent("behind")
         self.begun: list[str] = []
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.ended: list[str] = []
-        self.told = threading.Event()
+        self.halfway = threading.Event()
         self.go_on = threading.Event()
         for skill in (self.wait, self.trip, self.hello, self.listen):
             self.agent.skill(skill)
@@ -46,7 +46,7 @@ class Behind:
         try:
             yield "one "
             yield "two "
-            self.told.set()
+            self.halfway.set()
             await asyncio.to_thread(self.go_on.wait)
             yield "three "
             yield "four"
@@ -56,7 +56,7 @@ class Behind:
             raise
 
     async def trip(self, ctx: Context, city: str = "Porto") -> Any:
-        self.heard.append(ctx.text)
+        self.received.append(ctx.text)
         await ctx.artifact({"city": city}, name="side")
         yield f"{city}: "
         days = await ctx.ask("How many days?", type=int)
@@ -70,7 +70,7 @@ class Behind:
     async def listen(self, ctx: Context) -> Any:
         try:
             async for message in ctx.messages():
-                self.heard.append(message.text)
+                self.received.append(message.text)
                 yield f"{message.text} "
                 if message.text == "enough":
                     return
@@ -167,7 +167,7 @@ async def test_work_that_goes_on_behind_is_taken_up_where_it_is(
 ) -> None:
     engine = await restart(address, protocol=version)
     task = await engine.send("go", wait=False)
-    await until(behind.told.is_set)
+    await until(behind.halfway.is_set)
     await until_text(engine, task, "one two ")
     await engine.connection.close()
     assert behind.ended == []  # a server that stops cancels nothing
@@ -182,9 +182,9 @@ async def test_work_that_goes_on_behind_is_taken_up_where_it_is(
     assert len(ended.artifacts) == 1
     assert behind.begun == ["go"]
     # Every word is in the journal once; the whole text that closes it may stand beside them.
-    told = await chunks_of(engine, task)
-    assert told[:2] == ["one ", "two "]
-    rest = told[2:-1] if told[-1] == "one two three four" else told[2:]
+    halfway = await chunks_of(engine, task)
+    assert halfway[:2] == ["one ", "two "]
+    rest = halfway[2:-1] if halfway[-1] == "one two three four" else halfway[2:]
     assert "".join(rest) in ("three four", "")
     # What callers had read stays as it was, and what came later can be resumed.
     records = await engine.follow(task, 3)
@@ -220,7 +220,7 @@ async def test_work_that_waited_behind_when_it_was_lost_fails_with_a_plain_reaso
     engine = await restart(address)
     working = await engine.send("go", wait=False)
     waiting = await engine.send("Faro", **tool("trip"))
-    await until(behind.told.is_set)
+    await until(behind.halfway.is_set)
     await engine.connection.close()
     other = Behind()
     with other.served() as elsewhere:
@@ -243,7 +243,7 @@ async def test_an_agent_that_stays_away_after_a_restart_fails_the_task_with_a_pl
 ) -> None:
     engine = await restart(address)
     task = await engine.send("go", wait=False)
-    await until(behind.told.is_set)
+    await until(behind.halfway.is_set)
     asked = 0
 
     async def away(request: HttpRequest, call_next: CallNext) -> HttpResponse:
@@ -265,7 +265,7 @@ async def test_an_agent_that_comes_back_a_little_later_than_the_one_in_front_is_
 ) -> None:
     engine = await restart(address)
     task = await engine.send("go", wait=False)
-    await until(behind.told.is_set)
+    await until(behind.halfway.is_set)
     asked = 0
 
     async def late(request: HttpRequest, call_next: CallNext) -> HttpResponse:
@@ -359,7 +359,7 @@ async def test_words_for_a_task_at_work_are_passed_on_once(
     engine = await restart(address, protocol=version)
     task = await engine.send("go", wait=False, **tool("listen"))
     await engine.send("one", task=task, wait=False)
-    await until(lambda: behind.heard == ["one"])
+    await until(lambda: behind.received == ["one"])
     await until_text(engine, task, "one ")
     # In 0.1 nobody says that a message was taken in: it counts as heard after a while.
     await until_noted(engine, task, "remote message")
@@ -367,7 +367,7 @@ async def test_words_for_a_task_at_work_are_passed_on_once(
     await engine.send("enough", task=task, wait=False)
     await engine.idle()
     assert (await engine.get(task)).text == "one enough "
-    assert behind.heard == ["one", "enough"]
+    assert behind.received == ["one", "enough"]
 
 
 # At every write
@@ -393,7 +393,7 @@ async def test_a_crash_at_any_write_loses_nothing_and_doubles_nothing(
     while True:
         store, task_id = Crashing(after=crashes + 1), f"task-{crashes}"
         engine = await start(Agent.from_a2a(address, protocol=version), store=store)
-        behind.heard.clear()
+        behind.received.clear()
         whole = asyncio.create_task(_all_through(engine, task_id, begin=True))
         crash = asyncio.create_task(store.crashed.wait())
         async with asyncio.timeout(10):
@@ -410,7 +410,7 @@ async def test_a_crash_at_any_write_loses_nothing_and_doubles_nothing(
         assert [artifact.name for artifact in task.artifacts] == ["side", "trip-result"]
         assert task.artifacts[1].text == "Faro: 3 days, yes"
         # The agent behind starts its skill anew after each answer: three times in one task, and there is one.
-        assert len(behind.heard) == 3
+        assert len(behind.received) == 3
         if over:
             break
         crashes += 1
@@ -473,5 +473,5 @@ async def test_a_stream_from_behind_that_breaks_again_and_again_is_passed_on_who
         engine = await start(Agent.from_a2a(url, protocol=version))
         task = await engine.send("go")
         assert (task.state, task.text) == (State.COMPLETED, "".join(words))
-        told = await chunks_of(engine, task)
-        assert told == [*words, ""]
+        halfway = await chunks_of(engine, task)
+        assert halfway == [*words, ""]

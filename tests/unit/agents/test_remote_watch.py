@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Client, Context
 from dragoman.engine.accept.watch import LAST_SECONDS, READS_AT_ONCE, READS_PER_SECOND

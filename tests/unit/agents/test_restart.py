@@ -7,24 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Context, User
 from dragoman.engine.call import CallContext
-from dragoman.model.event import ArtifactUpdate
 from dragoman.model.state import State
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.sync import Context as SyncContext
-
-TEXT = "To Porto: 3 days, sure."
-
-
-def coroutine(agent: Agent) -> None:
-    @agent.skill
-    async def trip(ctx: Context, city: str) -> str:
-        days = await ctx.ask("How many days?", type=int)
-        sure = await ctx.ask("Sure?")
-        return f"To {city}: {days} days, {sure}."
 
 
 def generator(agent: Agent) -> None:
@@ -35,27 +23,6 @@ def generator(agent: Agent) -> None:
         days = await ctx.ask("How many days?", type=int)
         yield f"{days} days, "
         yield f"{await ctx.ask('Sure?')}."
-
-
-def function(agent: Agent) -> None:
-    @agent.skill
-    def trip(ctx: SyncContext, city: str) -> str:
-        days = ctx.ask("How many days?", type=int)
-        sure = ctx.ask("Sure?")
-        return f"To {city}: {days} days, {sure}."
-
-
-def thread_generator(agent: Agent) -> None:
-    @agent.skill
-    def trip(ctx: SyncContext, city: str) -> Any:
-        yield "To "
-        yield f"{city}: "
-        days = ctx.ask("How many days?", type=int)
-        yield f"{days} days, "
-        yield f"{ctx.ask('Sure?')}."
-
-
-KINDS: list[Callable[[Agent], None]] = [coroutine, generator, function, thread_generator]
 
 
 class Server:
@@ -79,38 +46,6 @@ class Server:
 @pytest.fixture
 def server(start: Any, tmp_path: Path) -> Callable[[Callable[[Agent], None]], Server]:
     return lambda make: Server(start, tmp_path / "tasks.db", make)
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-async def test_a_question_of_any_kind_of_skill_is_answered_after_a_restart(server: Any, kind: Any) -> None:
-    servers = server(kind)
-    engine = await servers.restart()
-    task = await engine.send("Porto")
-    assert (task.state, task.question) == (State.INPUT_REQUIRED, "How many days?")
-    for answer, question in (("many", "How many days? Please answer with a whole number."), ("3", "Sure?")):
-        engine = await servers.restart()
-        assert await engine.get(task) == task
-        task = await engine.send(answer, task=task)
-        assert (task.state, task.question) == (State.INPUT_REQUIRED, question)
-    engine = await servers.restart()
-    ended = await engine.send("sure", task=task)
-    assert (ended.state, ended.text) == (State.COMPLETED, TEXT)
-    assert len(ended.artifacts) == 1
-    # Every chunk is in the journal once, and the last one closes the text.
-    chunks = [event for event in await engine.journal(task) if isinstance(event, ArtifactUpdate)]
-    assert "".join(event.artifact.text for event in chunks) == TEXT
-    assert [event.last_chunk for event in chunks] == [*[False] * (len(chunks) - 1), True]
-    engine = await servers.restart()
-    assert await engine.get(task) == ended
-    assert [message.text for message in ended.history] == [
-        "Porto",
-        "How many days?",
-        "many",
-        "How many days? Please answer with a whole number.",
-        "3",
-        "Sure?",
-        "sure",
-    ]
 
 
 async def test_a_follow_up_with_only_a_task_id_sees_its_context_before_and_after_a_restart(server: Any) -> None:

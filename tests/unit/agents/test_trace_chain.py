@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace as otel
-from otlp_collector import collected_spans
+from support.otlp_collector import collected_spans
 
 import dragoman.sync
 from dragoman import Agent, Client, Context
@@ -92,9 +92,9 @@ async def test_the_call_of_the_other_agent_is_below_the_run(agent: Agent) -> Non
     with collected_spans() as spans:
         with served(agent) as address, TRACER.start_as_current_span("asking"):
             async with Client(address) as client:
-                told = json.loads((await client.send("go")).text)
+                trace_headers = json.loads((await client.send("go")).text)
         by_id: dict[str, Any] = {each.span_id: each for each in spans.spans}
-        span = by_id[told["traceparent"].split("-")[2]]
+        span = by_id[trace_headers["traceparent"].split("-")[2]]
         path = [span]
         while path[0].parent_id:
             path.insert(0, by_id[path[0].parent_id])

@@ -70,7 +70,7 @@ async def test_a_string_goes_where_the_card_says(scheme: Any, place: Any, call: 
 
 
 @pytest.mark.parametrize(
-    "said",
+    "members",
     [
         {"securitySchemes": {"k": {"type": "apiKey", "in": "header", "name": "X-Their-Key"}}, "security": [{"k": []}]},
         {
@@ -80,8 +80,8 @@ async def test_a_string_goes_where_the_card_says(scheme: Any, place: Any, call: 
     ],
     ids=["0.3", "1.0"],
 )
-async def test_a_card_of_either_version_says_where(said: Any, call: Any):
-    card = read_card({"name": "a", "url": "http://127.0.0.1/", "version": "1", "skills": [], **said})
+async def test_a_card_of_either_version_says_where(members: Any, call: Any):
+    card = read_card({"name": "a", "url": "http://127.0.0.1/", "version": "1", "skills": [], **members})
     assert sent(await call("abc", card)) == {"X-Their-Key": "abc"}
 
 
@@ -161,7 +161,7 @@ async def test_a_list_may_hold_one_string_beside_a_certificate(card: Any):
 
 
 def test_all_of_a_list_hear_of_a_rejection():
-    heard: list[int] = []
+    received: list[int] = []
 
     class Own:
         def __init__(self, number: int) -> None:
@@ -170,7 +170,7 @@ def test_all_of_a_list_hear_of_a_rejection():
         async def apply(self, request: Any, card: Any, http: Any) -> None: ...
 
         def reject(self) -> bool:
-            heard.append(self.number)
+            received.append(self.number)
             return self.number == 1
 
         def ssl_context(self, verify: Any) -> None: ...
@@ -178,7 +178,7 @@ def test_all_of_a_list_hear_of_a_rejection():
     several = credential_of([Own(1), Own(2)])
     assert several is not None
     assert several.reject()
-    assert heard == [1, 2]
+    assert received == [1, 2]
 
 
 async def test_an_async_function_is_given_the_card_and_the_scheme(call: Any, card: Any):

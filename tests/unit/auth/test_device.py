@@ -34,8 +34,8 @@ def bearer(request: Any) -> str:
 
 
 def scheme(**flow: Any) -> dict[str, Any]:
-    said = {"deviceAuthorizationUrl": "/device", "tokenUrl": "/token", "scopes": {"all": "All"}, **flow}
-    return {"oauth2SecurityScheme": {"flows": {"deviceCode": said}}}
+    fields = {"deviceAuthorizationUrl": "/device", "tokenUrl": "/token", "scopes": {"all": "All"}, **flow}
+    return {"oauth2SecurityScheme": {"flows": {"deviceCode": fields}}}
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ def time() -> Time:
 
 
 @pytest.fixture
-def told() -> list[Any]:
+def prompts() -> list[Any]:
     return []
 
 
 @pytest.fixture
-def device(time: Time, told: list[Any]) -> DeviceCode:
-    return DeviceCode("me", prompt=lambda *words: told.append(words), _now=time, _pause=time.pause)
+def device(time: Time, prompts: list[Any]) -> DeviceCode:
+    return DeviceCode("me", prompt=lambda *words: prompts.append(words), _now=time, _pause=time.pause)
 
 
 @pytest.fixture
@@ -59,11 +59,11 @@ def theirs(card: Any) -> Any:
 
 
 async def test_a_person_is_told_and_the_token_is_waited_for(
-    device: Any, call: Any, site: Any, theirs: Any, told: Any, time: Time
+    device: Any, call: Any, site: Any, theirs: Any, prompts: Any, time: Time
 ):
     site.script = [PENDING, PENDING]
     assert bearer(await call(device, theirs)) == "t0ken-1"
-    assert told == [("https://issuer.example/device", "ABCD-EFGH", None)]
+    assert prompts == [("https://issuer.example/device", "ABCD-EFGH", None)]
     assert time.pauses == [5, 5, 5]
     assert site.paths == ["/device", "/token", "/token", "/token"]
     assert site.forms[0] == {"client_id": "me", "scope": "all"}
@@ -145,7 +145,7 @@ async def test_nobody_waits_for_ever_when_the_issuer_talks_nonsense(
 
 
 async def test_the_refresh_token_is_used_afterwards(
-    device: Any, call: Any, site: Any, theirs: Any, told: Any, time: Time
+    device: Any, call: Any, site: Any, theirs: Any, prompts: Any, time: Time
 ):
     site.gives_refresh = True
     assert bearer(await call(device, theirs)) == "t0ken-1"
@@ -159,47 +159,47 @@ async def test_the_refresh_token_is_used_afterwards(
     }
     assert device.reject()
     assert bearer(await call(device, theirs)) == "t0ken-3"
-    assert len(told) == 1
+    assert len(prompts) == 1
 
 
 async def test_when_the_refresh_token_is_refused_the_person_is_asked_again(
-    device: Any, call: Any, site: Any, theirs: Any, told: Any
+    device: Any, call: Any, site: Any, theirs: Any, prompts: Any
 ):
     site.gives_refresh, site.refresh_works = True, False
     await call(device, theirs)
     assert device.reject()
     assert bearer(await call(device, theirs)) == "t0ken-2"
-    assert len(told) == 2
+    assert len(prompts) == 2
 
 
 async def test_without_a_refresh_token_a_rejection_is_not_tried_again_at_once(
-    device: Any, call: Any, theirs: Any, told: Any
+    device: Any, call: Any, theirs: Any, prompts: Any
 ):
     await call(device, theirs)
     assert not device.reject()
     assert bearer(await call(device, theirs)) == "t0ken-2"
-    assert len(told) == 2
+    assert len(prompts) == 2
 
 
-async def test_many_at_once_ask_the_person_once(device: Any, call: Any, site: Any, theirs: Any, told: Any):
+async def test_many_at_once_ask_the_person_once(device: Any, call: Any, site: Any, theirs: Any, prompts: Any):
     site.gate.clear()
     calls = [asyncio.create_task(call(device, theirs)) for _ in range(10)]
     await site.reached.wait()
     site.gate.set()
     await asyncio.gather(*calls)
     assert {bearer(each) for each in site.arrived} == {"t0ken-1"}
-    assert len(told) == 1
+    assert len(prompts) == 1
 
 
 async def test_the_prompt_may_be_async_and_gets_the_complete_address(call: Any, site: Any, theirs: Any, time: Time):
-    told: list[Any] = []
+    prompts: list[Any] = []
 
     async def prompt(*words: Any) -> None:
-        told.append(words)
+        prompts.append(words)
 
     site.device["verification_uri_complete"] = "https://issuer.example/device?code=ABCD"
     await call(DeviceCode("me", prompt=prompt, _now=time, _pause=time.pause), theirs)
-    assert told == [("https://issuer.example/device", "ABCD-EFGH", "https://issuer.example/device?code=ABCD")]
+    assert prompts == [("https://issuer.example/device", "ABCD-EFGH", "https://issuer.example/device?code=ABCD")]
 
 
 async def test_by_default_the_person_is_told_on_stderr(
@@ -227,18 +227,18 @@ async def test_by_default_the_person_is_told_on_stderr(
     ],
 )
 async def test_an_answer_that_cannot_be_shown_is_refused(
-    change: Any, text: str, device: Any, call: Any, site: Any, theirs: Any, told: Any
+    change: Any, text: str, device: Any, call: Any, site: Any, theirs: Any, prompts: Any
 ):
     site.device |= change
     with pytest.raises(AuthError, match=text):
         await call(device, theirs)
-    assert told == []
+    assert prompts == []
 
 
-async def test_the_name_of_an_early_draft_is_understood(device: Any, call: Any, site: Any, theirs: Any, told: Any):
+async def test_the_name_of_an_early_draft_is_understood(device: Any, call: Any, site: Any, theirs: Any, prompts: Any):
     site.device["verification_url"] = site.device.pop("verification_uri")
     await call(device, theirs)
-    assert told[0][0] == "https://issuer.example/device"
+    assert prompts[0][0] == "https://issuer.example/device"
 
 
 @pytest.mark.parametrize("key", ["deviceAuthorizationUrl", "tokenUrl", "refreshUrl"])

@@ -104,9 +104,9 @@ async def test_no_log_record_has_a_secret(call: Any, card: Any, site: Any, caplo
     oauth.reject()
     with pytest.raises(AuthError):
         await call(oauth, card({"o": OAUTH}, ["o"]))
-    said = "\n".join(str(vars(record)) + record.getMessage() for record in caplog.records)
+    logged = "\n".join(str(vars(record)) + record.getMessage() for record in caplog.records)
     for secret in (HUSH, "s3cr3t", "t0ken-", "r3fresh-", "dev1ce-c0de", b64encode(f"{HUSH}:{HUSH}".encode()).decode()):
-        assert secret not in said
+        assert secret not in logged
 
 
 def test_the_package_has_what_it_promises_and_loads_it_when_used():

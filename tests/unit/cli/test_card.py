@@ -239,13 +239,13 @@ def test_with_keys_of_ones_own_no_other_will_do(run: Run, tmp_path: Path, url: s
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["--jwks", "keys.json"], "--jwks needs --validate"),
         (["--validate", "--jwks", "missing.json"], "the keys in missing.json cannot be read"),
     ],
 )
-def test_keys_that_cannot_be_used_are_wrong_usage(run: Run, url: str, words: list[str], told: str):
+def test_keys_that_cannot_be_used_are_wrong_usage(run: Run, url: str, words: list[str], expected: str):
     done = run("card", url, *words)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert expected in done.stderr

@@ -13,11 +13,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
+from support.command import DRAGOMAN
+from support.server_process import ServerProcess
 
 from dragoman.cli.main import EXIT_CODES, VERBS, exit_code, group
 from dragoman.model.error import (
@@ -36,7 +39,6 @@ from dragoman.telemetry.escaping import NAMES
 from dragoman.telemetry.logs import configure
 
 SRC = Path(__file__).resolve().parents[3] / "src"
-DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 
 # An agent of a few lines that answers with what it was sent.
 ECHO = """
@@ -84,21 +86,10 @@ def dragoman(folder: Path, *args: str, **more: str) -> subprocess.CompletedProce
 
 
 @contextmanager
-def serving(folder: Path, *args: str, lines: int = 5, **more: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def serving(folder: Path, *args: str, lines: int = 5, **more: str) -> Iterator[tuple[ServerProcess, list[str]]]:
     """A server, and the lines it prints once it is there."""
-    with subprocess.Popen(
-        [*DRAGOMAN, "serve", *args],
-        cwd=folder,
-        env=environment(**more),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            yield process, [process.stderr.readline().rstrip("\n") for _ in range(lines)]
-        finally:
-            process.kill()
+    with closing(ServerProcess([*DRAGOMAN, "serve", *args], folder, environment=environment(**more))) as server:
+        yield server, server.lines(lines)
 
 
 def pasted(line: str) -> dict[str, object]:
@@ -156,7 +147,7 @@ def test_serve_has_a_flag_with_help_for_every_setting_that_has_one():
     for info in SETTINGS.values():
         if info.flag is not None:
             assert info.flag.replace("/", " / ") in output
-            assert info.help in output
+            assert info.help.text in output
 
 
 def headings(text: str) -> dict[str, str]:
@@ -190,14 +181,7 @@ def test_every_setting_with_a_flag_stands_under_its_own_group_in_the_full_help()
     groups = headings(CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output)
     for info in SETTINGS.values():
         if info.flag is not None:
-            assert info.flag.partition("/")[0] in groups[info.group]
-
-
-def test_the_flag_of_a_former_name_works_and_is_not_in_the_help(tmp_path: Path):
-    assert "patience" not in CliRunner().invoke(group, ["serve", "--help-all"], terminal_width=200).output
-    done = dragoman(tmp_path, "serve", "--limits-patience", "x")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert '--limits-patience: must be seconds, 0 or more, not "x"' in done.stderr
+            assert info.flag.partition("/")[0] in groups[info.help.group]
 
 
 def test_an_unknown_verb_is_told_with_the_nearest():
@@ -329,24 +313,35 @@ def test_a_server_says_where_it_is_and_every_line_it_prints_works(echo: Path, ho
         assert "-N" in shlex.split(stream)
         sent = pasted(stream)
         assert (sent["path"], sent["body"]) == ("/message:stream", {"message": message})
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.end() == 0
 
 
 def test_a_quiet_server_prints_nothing_but_warnings(echo: Path):
     with serving(echo, "app.py", "--port", "0", "--host", "0.0.0.0", "--quiet", lines=1) as (process, lines):
         assert lines[0].startswith("warning: anyone who can reach 0.0.0.0:")
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
-    assert err == ""
+        process.end()
+    assert process.unread == ""
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_stops_it_cleanly(echo: Path, number: signal.Signals, code: int):
     with serving(echo, "app.py", "--port", "0", lines=4) as (process, _):
-        process.send_signal(number)
-        out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err.strip()) == (code, "closed\n", "")
+        ended = process.end(number)
+    assert (ended, process.stdout, process.unread.strip()) == (code, "closed\n", "")
+
+
+@pytest.mark.parametrize("flags", [(), ("--reload",)])
+def test_a_server_in_the_background_ignores_ctrl_c_and_sigterm_stops_it(echo: Path, flags: tuple[str, ...]):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell without job control starts `dragoman serve … &`
+    try:
+        with serving(echo, "app.py", "--port", "0", *flags, lines=4) as (process, lines):
+            process.send_signal(signal.SIGINT)
+            url = lines[0].removeprefix("serving echo at ")
+            with urlopen(url, b"{}", timeout=10) as response:
+                assert response.status == 200
+            assert process.end(signal.SIGTERM) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_host_that_others_reach_prints_a_warning_and_lines_that_work_here(echo: Path):
@@ -362,9 +357,8 @@ def test_settings_an_object_was_made_with_count_and_flags_go_before_them(echo: P
     (echo / "app.py").write_text(ECHO + made_with)
     with serving(echo, "app.py", "--host", "0.0.0.0", "--store", "sqlite:///other.db", lines=4) as (process, lines):
         assert lines[2] == "  store   other.db"
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
-    assert "warning" not in err
+        process.end()
+    assert "warning" not in process.unread
 
 
 def test_a_server_starts_beside_a_variable_that_is_no_setting_and_says_so_once(echo: Path):

@@ -39,7 +39,7 @@ def levels(done: subprocess.CompletedProcess[str]) -> set[str]:
     return {line[:4].strip() for line in done.stdout.splitlines()}
 
 
-def said(done: subprocess.CompletedProcess[str], words: str) -> str:
+def line_with(done: subprocess.CompletedProcess[str], words: str) -> str:
     """The one line that says this, with single spaces."""
     found = [" ".join(line.split()) for line in done.stdout.splitlines() if words in line]
     assert len(found) == 1, done.stdout
@@ -57,7 +57,7 @@ def test_our_own_agent_passes_on_every_interface_and_no_task_is_made(run: Run):
     assert "FAIL" not in levels(done)
     for check in ("jsonrpc 1.0", "jsonrpc 1.1", "jsonrpc 0.3", "rest 1.0", "rest 1.1", "rest 0.3"):
         assert f"ok    {check:<11}  GetTask of an unknown task: " in done.stdout
-    assert said(done, "kept by its ETag") == "ok discovery kept by its ETag, public, max-age=300"
+    assert line_with(done, "kept by its ETag") == "ok discovery kept by its ETag, public, max-age=300"
     for what in ("an unknown method: -32601", "broken JSON: -32700", "A2A-Version 99.0: -32009"):
         assert f"ok    jsonrpc 1.0  {what}\n" in done.stdout
     assert "ms, the median of " in done.stdout
@@ -69,8 +69,8 @@ def test_work_is_started_only_when_told_to(run: Run, text: str, state: str):
         done = run("doctor", url, "--send", text)
         tasks = run("tasks", url).stdout.splitlines()
     assert done.returncode == 0
-    assert said(done, " send ").startswith(f"ok send a task, {state}, in ")
-    assert said(done, " stream ").endswith(f"ms, {state}")
+    assert line_with(done, " send ").startswith(f"ok send a task, {state}, in ")
+    assert line_with(done, " stream ").endswith(f"ms, {state}")
     assert len(tasks) == 2
 
 
@@ -172,8 +172,8 @@ class Faulty:
         sent = dict(scope["headers"])
         method, request_id = "broken", None
         try:
-            said = json.loads(body)
-            method, request_id = said["method"], said["id"]
+            call = json.loads(body)
+            method, request_id = call["method"], call["id"]
         except ValueError:
             code = -32700
         else:
@@ -289,7 +289,7 @@ def test_html_instead_of_json_is_told_once_and_the_interface_left(run: Run):
     with faulty(GetTask=page, CancelTask=page) as url:
         done = run("doctor", url)
     assert done.returncode == 1
-    assert "HTTP 200, text/html instead of JSON: '<html>welcome</html>': A2A 1.0, 9.1: " in said(done, "text/html")
+    assert "HTTP 200, text/html instead of JSON: '<html>welcome</html>': A2A 1.0, 9.1: " in line_with(done, "text/html")
     assert "CancelTask" not in done.stdout
 
 

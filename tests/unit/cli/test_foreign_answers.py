@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import runpy
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import AgentStub, event, head, reply, result
 
 from dragoman.cli.remote.recent import RecentTasks
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-AgentStub, reply, head, result, event = (STUB[name] for name in ("AgentStub", "reply", "head", "result", "event"))
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 ASKED = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "hello"}]}

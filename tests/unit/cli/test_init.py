@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from support.server_process import ServerProcess
 
 from dragoman.cli.init import template as templates
 from dragoman.cli.init.template import TEMPLATES, identifier_of
@@ -85,14 +86,10 @@ def test_the_printed_lines_are_all_it_takes(here: Path) -> None:
     send = 'dragoman send "How many words are these?"'
     assert lines == ["cd trip", "dragoman serve", f"{send}    # in a second terminal", "pytest"]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "DRAGOMAN_PORT": "0"}
-    with subprocess.Popen([*DRAGOMAN, "serve"], cwd="trip", env=environ, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stderr is not None
-            (url,) = next(found for line in server.stderr if (found := re.findall(r"http://127\.0\.0\.1:\d+", line)))
-            sent = CliRunner(env={"DRAGOMAN_AGENT": url}).invoke(group, shlex.split(send)[1:])
-            assert (sent.exit_code, sent.stdout) == (0, "5 words\n")
-        finally:
-            server.terminate()
+    with ServerProcess([*DRAGOMAN, "serve"], here / "trip", environment=environ) as server:
+        sent = CliRunner(env={"DRAGOMAN_AGENT": server.url}).invoke(group, shlex.split(send)[1:])
+        assert (sent.exit_code, sent.stdout) == (0, "5 words\n")
+        assert server.end() == 0
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:langsmith_plugin"],
         cwd="trip",

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyte
 import pytest
+from support.terminal import screen_of
 
 from dragoman import Agent, Context, File
 from dragoman.testing import served
@@ -68,13 +68,6 @@ def url(steps: Steps) -> Iterator[str]:
         steps.go_on(100)
 
 
-def screen(output: str) -> str:
-    """What a terminal shows of it."""
-    terminal = pyte.Screen(80, 24)
-    pyte.Stream(terminal).feed(output.replace("\n", "\r\n"))
-    return "\n".join(line.rstrip() for line in terminal.display).rstrip("\n")
-
-
 # -- progress and Markdown ---------------------------------------------------------------------------------------------
 
 
@@ -87,14 +80,14 @@ def test_a_bar_is_drawn_and_erased_and_markdown_is_rendered(url: str, steps: Ste
     steps.go_on()
     below = shown.until("30%")
     # It is below the text, in which nothing is lost.
-    assert screen(f"{first}1/4{below}").splitlines()[:3] == ["A plan", "", "with **one"]
+    assert screen_of(f"{first}1/4{below}").splitlines()[:3] == ["A plan", "", "with **one"]
     assert "writing\\x1b[2J" in below
     steps.go_on()
     listed = shown.until("file: ../plan.md (1.5 kB)\n")
     steps.go_on()
     question = shown.until("save plan.md here? [y/N/folder] ")
     everything = f"{first}1/4{below}30%{listed}file: ../plan.md (1.5 kB)\n{question}"
-    assert screen(everything) == "A plan\n\nwith one word\nfile: ../plan.md (1.5 kB)\nDone."
+    assert screen_of(everything) == "A plan\n\nwith one word\nfile: ../plan.md (1.5 kB)\nDone.\n"
     shown.type("\n")
     code, rest = shown.ended()
     assert code == 0
@@ -133,11 +126,11 @@ def test_a_pipe_gets_the_text_and_no_progress_and_needs_no_rich(url: str, steps:
     steps.go_on(3)
     done = run("send", url, "Lisbon", PYTHONPROFILEIMPORTTIME="1")
     assert done.stdout == f"{TITLE}\nwith **one word**Done.\n"
-    said = [line for line in done.stderr.splitlines() if not line.startswith("import time:")]
-    assert said[0] == "file: ../plan.md (1.5 kB)"
-    assert said[1].startswith(f"save with: dragoman get {url} ")
-    assert len(said) == 2
-    assert "rich" not in done.stderr.replace(said[1], "")
+    texts = [line for line in done.stderr.splitlines() if not line.startswith("import time:")]
+    assert texts[0] == "file: ../plan.md (1.5 kB)"
+    assert texts[1].startswith(f"save with: dragoman get {url} ")
+    assert len(texts) == 2
+    assert "rich" not in done.stderr.replace(texts[1], "")
     assert "markdown_it" not in done.stderr
 
 

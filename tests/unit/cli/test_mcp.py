@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -23,6 +22,8 @@ import mcp
 import pytest
 from click.testing import CliRunner
 from mcp.client.stdio import StdioServerParameters
+from support.command import DRAGOMAN, SOURCE, clean_environment
+from support.server_process import ServerProcess
 from warm_start import write_command
 
 from dragoman import Agent
@@ -33,8 +34,7 @@ from dragoman.mcp.serve import PATH, McpOptions, startup_lines, transport_securi
 from dragoman.mcp.server import McpServer
 from dragoman.testing import served
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-MCP = [sys.executable, "-m", "dragoman.cli.main", "mcp"]
+MCP = [*DRAGOMAN, "mcp"]
 INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -44,10 +44,6 @@ INITIALIZE: dict[str, Any] = {
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
 ERAS = ["auto", "legacy"]
-
-
-def environment(**more: str) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "HOME": os.devnull, "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **more}
 
 
 @pytest.fixture
@@ -70,7 +66,7 @@ def started(folder: Path, *args: str, **more: str) -> Generator[subprocess.Popen
         process = subprocess.Popen(
             [*MCP, *args],
             cwd=folder,
-            env=environment(**more),
+            env=clean_environment(**more),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -93,7 +89,7 @@ def say(process: subprocess.Popen[str], *messages: dict[str, Any]) -> None:
     process.stdin.flush()
 
 
-def heard(process: subprocess.Popen[str]) -> dict[str, Any]:
+def next_message(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
@@ -115,7 +111,7 @@ async def test_a_host_of_either_era_reaches_an_agent_over_stdio(tmp_path: Path, 
     path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
     command = shutil.which("dragoman", path=path)
     program = StdioServerParameters(
-        command=str(command), args=["mcp", agent_url], cwd=tmp_path, env=environment(HOME=str(tmp_path), PATH=path)
+        command=str(command), args=["mcp", agent_url], cwd=tmp_path, env=clean_environment(tmp_path, PATH=path)
     )
     async with mcp.Client(program, mode=mode) as client:
         assert len((await client.list_tools()).tools) == 11
@@ -123,8 +119,8 @@ async def test_a_host_of_either_era_reaches_an_agent_over_stdio(tmp_path: Path, 
         assert (listed["name"], listed["base_url"]) == (agent_url, agent_url)
         card = json.loads(text_of(await client.call_tool("resolve_agent_card", {"base_url": agent_url})))
         assert card["name"] == "echo"
-        said = await client.call_tool("send_message", {"agent_id": card["agent_id"], "text": "hello"})
-        assert json.loads(text_of(said))["text"] == "You said: hello"
+        output = await client.call_tool("send_message", {"agent_id": card["agent_id"], "text": "hello"})
+        assert json.loads(text_of(output))["text"] == "You said: hello"
 
 
 @pytest.mark.requirement("S4-1", "S4-23", "S4-61")
@@ -133,11 +129,11 @@ def test_an_old_host_that_writes_raw_lines_finds_the_server_and_its_tools(tmp_pa
     agents = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "list_remote_agents"}}
     with started(tmp_path) as process:
         say(process, old)
-        begun = heard(process)["result"]
+        begun = next_message(process)["result"]
         assert (begun["protocolVersion"], begun["serverInfo"]["name"]) == ("2024-11-05", "dragoman")
         assert begun["serverInfo"]["version"] == version("dragoman")
         say(process, INITIALIZED, LIST)
-        assert [each["name"] for each in heard(process)["result"]["tools"]] == [
+        assert [each["name"] for each in next_message(process)["result"]["tools"]] == [
             "resolve_agent_card",
             "validate_agent_card",
             "list_remote_agents",
@@ -151,7 +147,7 @@ def test_an_old_host_that_writes_raw_lines_finds_the_server_and_its_tools(tmp_pa
             "get_extended_agent_card",
         ]
         say(process, agents)
-        assert heard(process)["result"]["content"] == [{"type": "text", "text": "[]"}]
+        assert next_message(process)["result"]["content"] == [{"type": "text", "text": "[]"}]
 
 
 def test_whatever_is_printed_the_host_reads_nothing_but_messages(tmp_path: Path, agent_url: str) -> None:
@@ -168,7 +164,7 @@ def test_whatever_is_printed_the_host_reads_nothing_but_messages(tmp_path: Path,
         "            sys.stdin.read()\n"
         "sys.meta_path.insert(0, Loud())\n"
     )
-    paths = os.pathsep.join((str(tmp_path), str(SRC)))
+    paths = os.pathsep.join((str(tmp_path), str(SOURCE)))
     with started(tmp_path, PYTHONPATH=paths, PYTHONWARNINGS="default", DRAGOMAN_LOG_LEVEL="debug") as process:
         say(process, INITIALIZE, INITIALIZED, LIST, call("resolve_agent_card", base_url=agent_url))
         say(process, call("get_task", 4, task_id="none"), {"jsonrpc": "2.0", "id": 5, "method": "no/such"})
@@ -204,7 +200,7 @@ def test_a_signal_ends_it_at_once_though_the_host_says_nothing(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, started(tmp_path) as process:
         say(process, INITIALIZE, INITIALIZED)
-        assert heard(process)["id"] == 1
+        assert next_message(process)["id"] == 1
         # A call that nobody will answer is under way.
         say(process, call("resolve_agent_card", base_url=f"http://127.0.0.1:{silent.getsockname()[1]}"))
         with silent.accept()[0]:
@@ -223,7 +219,7 @@ def test_a_signal_while_it_starts_ends_it_without_a_word(tmp_path: Path, number:
         f"        if name == 'mcp.server': os.kill(os.getpid(), {number.value})\n"
         "sys.meta_path.insert(0, Signal())\n"
     )
-    with started(tmp_path, PYTHONPATH=os.pathsep.join((str(tmp_path), str(SRC)))) as process:
+    with started(tmp_path, PYTHONPATH=os.pathsep.join((str(tmp_path), str(SOURCE)))) as process:
         assert process.wait(20) == code
     assert (tmp_path / "log").read_text() == ""
 
@@ -232,7 +228,7 @@ def test_a_signal_while_it_starts_ends_it_without_a_word(tmp_path: Path, number:
 def test_it_ends_quietly_when_the_host_reads_no_more(tmp_path: Path) -> None:
     with started(tmp_path) as process:
         say(process, INITIALIZE, INITIALIZED)
-        assert heard(process)["id"] == 1
+        assert next_message(process)["id"] == 1
         assert process.stdout is not None
         process.stdout.close()
         say(process, LIST)
@@ -244,7 +240,7 @@ def test_a_closed_input_is_told(tmp_path: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", 'exec "$@" 0<&-', "sh", *MCP],
         cwd=tmp_path,
-        env=environment(),
+        env=clean_environment(),
         capture_output=True,
         text=True,
         timeout=30,
@@ -258,21 +254,13 @@ def test_a_closed_input_is_told(tmp_path: Path) -> None:
 
 
 @contextmanager
-def listening(folder: Path, *args: str) -> Generator[tuple[str, subprocess.Popen[str]]]:
+def listening(folder: Path, *args: str) -> Generator[tuple[str, ServerProcess]]:
     """The address of a server over HTTP, and its process."""
-    process = subprocess.Popen(
-        [*MCP, *args], cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        found = re.fullmatch(r"serving MCP at (http://\S+/mcp)\n", line)
-        assert found, line + process.stderr.read()
-        assert "share one registry" in process.stderr.readline()
-        yield found[1], process
-    finally:
-        process.kill()
-        process.communicate(timeout=20)
+    address = r"^serving MCP at (http://\S+/mcp)$"
+    with ServerProcess([*MCP, *args], folder, environment=clean_environment(), address=address) as server:
+        assert server.output[0].startswith("serving MCP at")
+        assert "share one registry" in server.lines(1)[0]
+        yield server.url, server
 
 
 def posted(url: str, message: dict[str, Any], **headers: str) -> urllib.request.Request:
@@ -284,17 +272,16 @@ def posted(url: str, message: dict[str, Any], **headers: str) -> urllib.request.
 async def test_a_host_of_either_era_reaches_an_agent_over_http(tmp_path: Path, agent_url: str, mode: Any) -> None:
     with listening(tmp_path, agent_url, "--http", "127.0.0.1:0") as (url, _):
         async with mcp.Client(url, mode=mode) as client:
-            said = await client.call_tool("send_message", {"agent_id": agent_url, "text": "hello"})
-            assert json.loads(text_of(said))["text"] == "You said: hello"
+            output = await client.call_tool("send_message", {"agent_id": agent_url, "text": "hello"})
+            assert json.loads(text_of(output))["text"] == "You said: hello"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_over_http_too(tmp_path: Path, number: signal.Signals, code: int) -> None:
     with listening(tmp_path, "--http", "0") as (url, process):
         assert url.startswith("http://127.0.0.1:")
-        process.send_signal(number)
-        assert process.wait(15) == code
-        assert process.communicate(timeout=15)[1].strip() == ""
+        assert process.end(number) == code
+        assert process.unread.strip() == ""
 
 
 @pytest.mark.fault
@@ -304,9 +291,8 @@ def test_a_host_that_listens_does_not_keep_it_from_ending(tmp_path: Path) -> Non
             session = answer.headers["mcp-session-id"]
         headers = {"Accept": "text/event-stream", "mcp-session-id": session}
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20):
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(15) == 0
-        assert "Traceback" not in process.communicate(timeout=15)[1]
+            assert process.end() == 0
+        assert not process.tracebacks
 
 
 @pytest.mark.parametrize(
@@ -390,7 +376,7 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
         done = subprocess.run(
             [*MCP, "--http", f"127.0.0.1:{port}"],
             cwd=tmp_path,
-            env=environment(),
+            env=clean_environment(),
             capture_output=True,
             text=True,
             timeout=30,
@@ -476,7 +462,7 @@ def test_with_a_store_an_agent_is_still_known_in_another_process(tmp_path: Path,
 def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # what is below a folder is named from there
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['mcp'] = None\n")
-    paths = os.pathsep.join((str(tmp_path), str(SRC)))
+    paths = os.pathsep.join((str(tmp_path), str(SOURCE)))
     with started(tmp_path, PYTHONPATH=paths) as process:
         out, _ = process.communicate(timeout=30)
         assert (process.returncode, out) == (2, "")

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from otlp_collector import OtlpCollector
-from unit.cli.conftest import Terminal
+from support.otlp_collector import OtlpCollector
+from support.terminal import Terminal
 
 from dragoman import sync
 

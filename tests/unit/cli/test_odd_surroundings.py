@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command import DRAGOMAN, clean_environment
 
 from dragoman import Agent, Context, File
 from dragoman.testing import served
-
-from .conftest import DRAGOMAN, environment
 
 Typed = Callable[..., Any]
 
@@ -44,10 +43,10 @@ def url() -> Iterator[str]:
 @pytest.mark.parametrize(("words", "code"), [(("send", "ask"), 6), (("send", "-"), 2), (("chat",), 0)])
 def test_streams_may_be_closed(url: str, tmp_path: Path, words: tuple[str, ...], code: int) -> None:
     command = ["sh", "-c", '"$@" <&- >&-', "sh", *DRAGOMAN, words[0], url, *words[1:]]
-    ended = subprocess.run(command, env=environment(tmp_path), stderr=subprocess.PIPE, timeout=30, check=False)
+    ended = subprocess.run(command, env=clean_environment(tmp_path), stderr=subprocess.PIPE, timeout=30, check=False)
     assert ended.returncode == code
-    said = {0: b"", 2: b"Usage: ", 6: b"dragoman: What?\n"}
-    assert ended.stderr.startswith(said[code])
+    beginnings = {0: b"", 2: b"Usage: ", 6: b"dragoman: What?\n"}
+    assert ended.stderr.startswith(beginnings[code])
 
 
 def test_what_an_encoding_lacks_is_a_question_mark(typed: Typed, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +97,7 @@ def test_a_folder_that_cannot_be_is_asked_for_again(terminal: Callable[..., Any]
 def test_an_answer_need_not_be_unicode(terminal: Callable[..., Any], url: str) -> None:
     command = terminal("send", url, "ask")
     command.until("> ")
-    os.write(command._master, b"caf\xe9\n")
+    command.type(b"caf\xe9\n")
     command.until("caf\N{REPLACEMENT CHARACTER} …")
     assert command.ended()[0] == 0
 

@@ -16,13 +16,14 @@ from urllib.request import url2pathname
 
 import httpx2
 import pytest
+from support.terminal import Terminal
 
 from dragoman import Agent
 from dragoman.cli.consoles import ConsoleFiles
 from dragoman.console.access import ConsoleAddress
 from dragoman.testing import served
 
-from .conftest import Ended, Terminal
+from .conftest import Ended
 
 HELLO = """
 from dragoman import Agent

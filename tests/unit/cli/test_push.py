@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 from click.testing import CliRunner, Result
+from support.server_process import ServerProcess
 
 from dragoman import Agent
 from dragoman.cli.main import group
@@ -191,9 +192,9 @@ class Listening:
             text=True,
         )
         assert self.process.stderr is not None
-        said = self.process.stderr.readline()
-        self.url = said.removeprefix("listening on ").strip()
-        assert self.url.startswith("http://127.0.0.1:"), said
+        output = self.process.stderr.readline()
+        self.url = output.removeprefix("listening on ").strip()
+        assert self.url.startswith("http://127.0.0.1:"), output
         assert self.process.stderr.readline() == f'  try     dragoman send "hello" --push {self.url}\n'
 
     def line(self) -> str:
@@ -231,9 +232,9 @@ def post(
 
     push = Push(1, "p", "1.0", listener.url, b"", 1, 0)
     signer = None if keys is None else keys.signer()
-    said = Secrets(**secrets)
+    keys = Secrets(**secrets)
     request = delivery_request(
-        push, said, "t1", 7, body, "application/json", signer=signer, issuer=issuer, now=int(time.time())
+        push, keys, "t1", 7, body, "application/json", signer=signer, issuer=issuer, now=int(time.time())
     )
     return httpx2.post(listener.url, content=body, headers=request.headers).status_code
 
@@ -272,10 +273,10 @@ def test_a_token_is_checked_and_json_hides_what_is_secret(tmp_path: Path, agent:
         assert (refused["verified"], refused["why"]) == (False, "the webhook has another token, or none")
         assert post(listener, keys, token="T0K3N", scheme="Basic", credentials="S3CR3T") == 204
         line = listener.line()
-        told = json.loads(line)
-        assert (told["verified"], told["why"]) == (True, "signature and token hold")
-        assert told["body"]["statusUpdate"]["taskId"] == "t1"
-        assert told["headers"]["idempotency-key"] == "t1/p/7"
+        report = json.loads(line)
+        assert (report["verified"], report["why"]) == (True, "signature and token hold")
+        assert report["body"]["statusUpdate"]["taskId"] == "t1"
+        assert report["headers"]["idempotency-key"] == "t1/p/7"
         assert "T0K3N" not in line
         assert "S3CR3T" not in line
         assert listener.process.wait(10) == 0
@@ -299,21 +300,13 @@ def test_what_an_agent_sends_is_received_and_holds(tmp_path: Path, agent: Any) -
 
 def test_what_a_served_agent_sends_is_checked_whatever_its_port(tmp_path: Path) -> None:
     (tmp_path / "echo.py").write_text("def echo(text: str) -> str:\n    return text\n")
-    command = [sys.executable, "-m", "dragoman.cli.main", "serve", "echo.py:echo", "--port", "0", "--store", "memory:"]
     with (
         listening(tmp_path, "--count", "3") as listener,
-        subprocess.Popen(
-            [*command, "--push-allow", "127.0.0.1"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-        ) as server,
+        ServerProcess.serve(tmp_path, "echo.py:echo", "--push-allow", "127.0.0.1") as server,
     ):
-        try:
-            assert server.stderr is not None
-            (url,) = next(found for line in server.stderr if (found := re.findall(r"http://127\.0\.0\.1:\d+", line)))
-            sent = CliRunner().invoke(group, ["send", url, "hello", "--push", listener.url])
-            assert (sent.exit_code, sent.stdout) == (0, "hello\n")
-            assert [listener.line().rpartition("  ")[2] for _ in range(3)] == ["[signature holds]"] * 3
-        finally:
-            server.kill()
+        sent = CliRunner().invoke(group, ["send", server.url, "hello", "--push", listener.url])
+        assert (sent.exit_code, sent.stdout) == (0, "hello\n")
+        assert [listener.line().rpartition("  ")[2] for _ in range(3)] == ["[signature holds]"] * 3
 
 
 def test_a_key_that_is_elsewhere_is_asked_for(tmp_path: Path, agent: Any) -> None:

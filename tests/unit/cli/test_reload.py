@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.terminal import Terminal
 
 from dragoman import Client, sync
 from dragoman.cli.main import group
 from dragoman.cli.serve.options import FRAMEWORKS, ServeArguments
 from dragoman.cli.serve.watched import WatchedFiles, watched_files
 from dragoman.errors import ConfigError
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 
-from .conftest import Run, Terminal
+from .conftest import Run
 
 HELLO = """
 from dragoman import Agent, Context

@@ -2,61 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.command import clean_environment, dragoman
+from support.server_process import ServerProcess
 
 from dragoman import Agent, User
-from dragoman.client.discovery import CardCache
+from dragoman.client.cards import CardCache
 from dragoman.clock import SystemClock
 from dragoman.errors import TaskFailed
 from dragoman.sync import Client
 from dragoman.testing import served
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-SERVE = [sys.executable, "-m", "dragoman.cli.main", "serve"]
-
-
-def environment(**more: str) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **more}
-
 
 def refused(folder: Path, *args: str, **more: str) -> tuple[int, str]:
-    """The exit code and the words of a server that does not start."""
-    done = subprocess.run(
-        [*SERVE, *args], cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=30, check=False
-    )
+    """The exit code and the stderr of a server that does not start."""
+    done = dragoman(folder, "serve", *args, environment=clean_environment(**more))
     return done.returncode, done.stderr
 
 
 @contextmanager
 def serving(folder: Path, *args: str, **more: str) -> Generator[str]:
     """The address of a server in a process of its own."""
-    with subprocess.Popen(
-        [*SERVE, *args, "--port", "0", "--store", "memory:"],
-        cwd=folder,
-        env=environment(**more),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            said: list[str] = []
-            for line in process.stderr:
-                said.append(line)
-                if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
-                    yield found[1]
-                    return
-            raise AssertionError("the server did not start:\n" + "".join(said))
-        finally:
-            process.kill()
+    with ServerProcess.serve(folder, *args, environment=clean_environment(**more)) as server:
+        yield server.url
 
 
 def adder(name: str = "adder") -> Agent:
@@ -138,35 +111,35 @@ def test_the_token_of_a_remote_is_used_and_that_of_callers_is_not(tmp_path: Path
         ):
             client.call("add", a=1, b=2)
         assert "the agent behind this one does not accept the credentials of this server" in str(caught.value)
-        code, said = refused(tmp_path, "--a2a", "sums")
-        assert (code, said) == (
+        code, problem = refused(tmp_path, "--a2a", "sums")
+        assert (code, problem) == (
             2,
             "dragoman: the remote `sums` names the variable SUMS, which is not set: run `export SUMS=…`\n",
         )
 
 
 def test_an_agent_that_is_not_there(tmp_path: Path) -> None:
-    code, said = refused(tmp_path, "--a2a", "http://127.0.0.1:1")
+    code, problem = refused(tmp_path, "--a2a", "http://127.0.0.1:1")
     assert code == 3
-    assert re.fullmatch(r"dragoman: .*127\.0\.0\.1:1.*\n", said)
+    assert re.fullmatch(r"dragoman: .*127\.0\.0\.1:1.*\n", problem)
 
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:
-    code, said = refused(tmp_path, "--a2a", "localhost")
-    assert (code, said) == (
+    code, problem = refused(tmp_path, "--a2a", "localhost")
+    assert (code, problem) == (
         2,
         "dragoman: `localhost` is not the address of an agent: add a port, as in localhost:8080, "
         "or write http://localhost\n",
     )
     (tmp_path / "dragoman.toml").write_text('[remotes.planner]\nurl = "http://127.0.0.1:1"\n')
-    code, said = refused(tmp_path, "--a2a", "planer")
-    assert (code, said) == (2, "dragoman: there is no remote `planer`; did you mean `planner`?\n")
+    code, problem = refused(tmp_path, "--a2a", "planer")
+    assert (code, problem) == (2, "dragoman: there is no remote `planer`; did you mean `planner`?\n")
 
 
 def test_two_agents_of_one_name(tmp_path: Path, behind: str) -> None:
-    code, said = refused(tmp_path, "--a2a", behind, "--a2a", behind, "--port", "0")
+    code, problem = refused(tmp_path, "--a2a", behind, "--a2a", behind, "--port", "0")
     assert code == 2
-    assert said == (
+    assert problem == (
         "dragoman: two agents are called 'adder': each needs its own name. Set it in dragoman.toml, as in\n\n"
         '[agents.adder-2]\na2a = "https://…"\n'
     )
@@ -174,6 +147,6 @@ def test_two_agents_of_one_name(tmp_path: Path, behind: str) -> None:
 
 def test_a_table_that_says_both(tmp_path: Path) -> None:
     (tmp_path / "dragoman.toml").write_text('[agents.x]\na2a = "http://127.0.0.1:1"\ntarget = "app.py"\n')
-    code, said = refused(tmp_path)
+    code, problem = refused(tmp_path)
     assert code == 2
-    assert "[agents.x]: say what to serve" in said
+    assert "[agents.x]: say what to serve" in problem

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Generator, Iterator
@@ -13,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.command import clean_environment
+from support.server_process import ServerProcess
 
 from dragoman.cli.main import group
 from dragoman.cli.serve.options import agent_of_command_table, agent_of_tool_table
@@ -46,25 +45,8 @@ def said_by(*flags: str) -> str:
 @contextmanager
 def serving(folder: Path, *args: str) -> Generator[str]:
     """The address of a server in a process of its own."""
-    with subprocess.Popen(
-        [*SERVE, *args, "--port", "0", "--store", "memory:"],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", "SECRET": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            said: list[str] = []
-            for line in process.stderr:
-                said.append(line)
-                if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
-                    yield found[1]
-                    return
-            raise AssertionError("the server did not start:\n" + "".join(said))
-        finally:
-            process.terminate()
+    with ServerProcess.serve(folder, *args, environment=clean_environment(SECRET="1")) as server:
+        yield server.url
 
 
 # -- flags ---------------------------------------------------------------------------------------------------------
@@ -191,10 +173,10 @@ def test_a_profile_is_enough_in_a_table(tmp_path: Path) -> None:
 
 
 def test_the_help_says_what_a_command_is_for() -> None:
-    said = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
-    assert 'dragoman serve --command "wc -w"' in said
-    assert "--command COMMAND Serve a command-line program; each task runs it." in said
-    assert "--name NAME Name of the --mcp or --command agent." in said
+    help_text = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
+    assert 'dragoman serve --command "wc -w"' in help_text
+    assert "--command COMMAND Serve a command-line program; each task runs it." in help_text
+    assert "--name NAME Name of the --mcp or --command agent." in help_text
 
 
 def test_a_program_becomes_an_agent(tmp_path: Path) -> None:

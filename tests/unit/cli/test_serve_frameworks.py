@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support.command import clean_environment
+from support.server_process import ServerProcess
 
 from dragoman import Agent, Client, Task
 from dragoman.cli.main import group
@@ -201,11 +203,11 @@ def test_a_framework_that_is_not_installed_is_told_with_how_to_get_it(
 
 
 def test_the_help_names_the_frameworks() -> None:
-    said = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
+    help_text = " ".join(CliRunner().invoke(group, ["serve", "--help-all"]).output.split())
     for flag in ("--adk", "--langgraph", "--pydantic-ai", "--openai"):
-        assert f"{flag} MODULE:NAME" in said
+        assert f"{flag} MODULE:NAME" in help_text
     for framework in ("Google ADK", "LangGraph", "Pydantic AI", "OpenAI Agents SDK"):
-        assert framework in said
+        assert framework in help_text
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -288,35 +290,13 @@ def test_a_table_that_says_something_else_is_told(folder: Path, lines: str, says
 @pytest.fixture
 def serving(folder: Path) -> Iterator[Callable[..., str]]:
     """Start `dragoman serve` in a process of its own; gives its address."""
-    started: list[subprocess.Popen[str]] = []
+    with ExitStack() as started:
 
-    def serve(*args: str) -> str:
-        process = subprocess.Popen(
-            [*DRAGOMAN, "serve", *args, "--port", "0", "--store", "memory:"],
-            cwd=folder,
-            env={
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(SRC),
-                "PYTHONWARNINGS": "error",
-                "OTEL_SDK_DISABLED": "true",
-            },
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        assert process.stderr is not None
-        said: list[str] = []
-        for line in process.stderr:
-            said.append(line)
-            if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
-                return found[1]
-        raise AssertionError("the server did not start:\n" + "".join(said))
+        def serve(*args: str) -> str:
+            environment = clean_environment(OTEL_SDK_DISABLED="true")
+            return started.enter_context(ServerProcess.serve(folder, *args, environment=environment)).url
 
-    yield serve
-    for process in started:
-        process.terminate()
-        process.communicate()
+        yield serve
 
 
 def test_an_adk_agent_is_served_and_answers_as_it_is_typed(

@@ -6,16 +6,15 @@ import json
 import os
 import re
 import shlex
-import signal
-import subprocess
 import sys
 import tomllib
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.command import clean_environment, dragoman
+from support.server_process import ServerProcess
 
 from dragoman.cli.main import group
 from dragoman.cli.serve.options import agent_of_tool_table
@@ -23,13 +22,7 @@ from dragoman.errors import ConfigError, TaskRejected
 from dragoman.sync import Client
 
 TESTS = Path(__file__).resolve().parents[2]
-SRC = TESTS.parent / "src"
-SERVE = [sys.executable, "-m", "dragoman.cli.main", "serve"]
 SERVER = TESTS / "unit" / "agents" / "mcp_tools" / "handshake_server.py"
-
-
-def environment(**more: str) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **more}
 
 
 def tools(folder: Path, *words: str) -> list[str]:
@@ -38,42 +31,9 @@ def tools(folder: Path, *words: str) -> list[str]:
 
 
 def refused(folder: Path, *args: str, **more: str) -> tuple[int, str]:
-    """The exit code and the words of a server that does not start."""
-    done = subprocess.run(
-        [*SERVE, *args, "--port", "0", "--quiet"],
-        cwd=folder,
-        env=environment(**more),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    """The exit code and the stderr of a server that does not start."""
+    done = dragoman(folder, "serve", *args, "--port", "0", "--quiet", environment=clean_environment(**more))
     return done.returncode, done.stderr
-
-
-@contextmanager
-def serving(folder: Path, *args: str, **more: str) -> Generator[tuple[str, subprocess.Popen[str]]]:
-    """The address of a server, and its process."""
-    with subprocess.Popen(
-        [*SERVE, *args, "--port", "0", "--store", "memory:"],
-        cwd=folder,
-        env=environment(**more),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stderr is not None
-            said: list[str] = []
-            for line in process.stderr:
-                said.append(line)
-                if found := re.match(r"\s+card\s+(http://\S+?)/\.well-known", line):
-                    vars(process)["output"] = "".join(said)
-                    yield found[1], process
-                    return
-            raise AssertionError("the server did not start:\n" + "".join(said))
-        finally:
-            process.kill()
 
 
 def is_alive(pid: str) -> bool:
@@ -88,22 +48,22 @@ def test_the_tools_are_there_when_it_listens_and_no_process_is_left_when_it_is_s
     flags = ["--include", "pid", "--include", "same", "--include", "e*", "--env", "GIVEN=1", "--env", "PASSED_ON"]
     flags += ["--permission", "environment=", "--default-tool", "pid", "--name", "mine", "--tool-timeout", "5"]
     command = shlex.join(tools(tmp_path))
-    with serving(tmp_path, "--mcp", command, *flags, PASSED_ON="2", SECRET="3") as (url, process):
-        with Client(url) as client:
+    environment = clean_environment(PASSED_ON="2", SECRET="3")
+    with ServerProcess.serve(tmp_path, "--mcp", command, *flags, environment=environment) as server:
+        with Client(server.url) as client:
             card = client.card()
             assert card.name == "mine"
             assert [skill.id for skill in card.skills] == ["pid", "same", "environment"]
             pid = client.send("whatever").text
             environ = json.loads(client.send(tool="environment").text)
             client.send(tool="pid")
-        assert re.search(r"INFO +dragoman.mcp: starting the MCP server \w+ with python[\d.]* …\n", process.output)
-        assert re.search(r"INFO +dragoman.mcp: the MCP server \w+ is ready: \d+ tools, \d+\.\d s\n", process.output)
+        assert re.search(r"INFO +dragoman.mcp: starting the MCP server \w+ with python[\d.]* …\n", server.text)
+        assert re.search(r"INFO +dragoman.mcp: the MCP server \w+ is ready: \d+ tools, \d+\.\d s\n", server.text)
         assert (environ["GIVEN"], environ["PASSED_ON"]) == ("1", "2")
         assert "SECRET" not in environ
         assert (tmp_path / "started").read_text().split() == [pid]
         assert is_alive(pid)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert server.end() == 0
         assert not is_alive(pid)
 
 
@@ -118,7 +78,8 @@ def test_tables_of_the_settings_file(tmp_path: Path) -> None:
         'include = ["pid"]\ntimeout = 5\nenv = { GIVEN = 1 }\n'
         '[agents.both.permissions]\n"*-2.*" = "admin"\n'
     )
-    with serving(tmp_path) as (url, _):
+    with ServerProcess.serve(tmp_path) as server:
+        url = server.url
         with Client(f"{url}/agents/own") as client:
             assert client.call("hi") == "hi"
         with Client(f"{url}/agents/one") as client:
@@ -206,7 +167,7 @@ def test_a_revision_that_the_server_does_not_speak_is_told(tmp_path: Path) -> No
 
 
 def test_a_server_that_dies_at_its_start_is_told_with_its_last_words(tmp_path: Path) -> None:
-    code, said = refused(tmp_path, "--mcp", shlex.join(tools(tmp_path, "dies")))
+    code, problem = refused(tmp_path, "--mcp", shlex.join(tools(tmp_path, "dies")))
     assert code == 3
-    assert said.startswith("dragoman: the MCP server `handshake_server` cannot be used: it ended before it answered")
-    assert said.endswith("\n  starting up\n  no license key found\n")
+    assert problem.startswith("dragoman: the MCP server `handshake_server` cannot be used: it ended before it answered")
+    assert problem.endswith("\n  starting up\n  no license key found\n")

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.command import DRAGOMAN, clean_environment
 
 from dragoman import Agent, Context, Failed
 from dragoman.testing import served
 
-from .conftest import DRAGOMAN, PATIENCE, Run, environment
+from .conftest import PATIENCE, Run
 
 
 class Writer:
@@ -60,7 +61,7 @@ def url(writer: Writer) -> Iterator[str]:
 
 def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*DRAGOMAN, *words], cwd=folder, env=environment(folder), **streams)  # type: ignore[call-overload]
+    return subprocess.Popen([*DRAGOMAN, *words], cwd=folder, env=clean_environment(folder), **streams)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("options", [[], ["--raw"], ["--protocol", "0.3"]])

@@ -28,7 +28,7 @@ agent = Echo()
 SCRIPT = """
 import os
 from pathlib import Path
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 
 load_settings({"prot": 9000}, environ=os.environ, config=None, cwd=Path.cwd())
 """

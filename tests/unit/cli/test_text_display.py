@@ -10,6 +10,7 @@ import pyte
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.terminal import screen_of
 
 from dragoman.cli.talk import markdown
 from dragoman.cli.talk.text_display import ScreenLine, TextDisplay, renders_markdown, repaint, text_printer
@@ -88,13 +89,6 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Stdout:
     return Stdout()
 
 
-def screen(output: str, columns: int = 80, height: int = 100) -> str:
-    """What a terminal shows of it."""
-    terminal = pyte.Screen(columns, height)
-    pyte.Stream(terminal).feed(output.replace("\n", "\r\n"))
-    return "\n".join(line.rstrip() for line in terminal.display).rstrip("\n") + "\n"
-
-
 def show(written: Stdout, pieces: list[str] | str, *, renders: bool = True) -> None:
     with redirect_stdout(written):
         display = TextDisplay(renders=renders)
@@ -111,7 +105,7 @@ def in_pieces(text: str, size: int) -> list[str]:
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_markdown_is_rendered_however_it_arrives(written: Stdout, size: int) -> None:
     show(written, in_pieces(PLAN, size))
-    assert screen(written.getvalue()) == RENDERED
+    assert screen_of(written.getvalue()) == RENDERED
     assert "\x1b[1m" in written.getvalue()
 
 
@@ -147,7 +141,7 @@ def test_a_finished_block_is_written_once(written: Stdout) -> None:
 )
 def test_text_without_markup_is_shown_as_it_is(written: Stdout, text: str) -> None:
     show(written, in_pieces(text, 3))
-    assert screen(written.getvalue()) == text.expandtabs()
+    assert screen_of(written.getvalue()) == text.expandtabs()
     assert "\x1b" not in written.getvalue()
 
 
@@ -183,7 +177,7 @@ def test_no_text_commands_the_terminal(written: Stdout, text: str, size: int) ->
 )
 def test_nothing_is_hidden(written: Stdout, text: str, shown: str | None) -> None:
     show(written, [text])
-    assert screen(written.getvalue()) == (shown or f"{text}\n")
+    assert screen_of(written.getvalue()) == (shown or f"{text}\n")
     assert "\x1b]" not in written.getvalue()
 
 
@@ -204,7 +198,7 @@ def test_a_table_that_is_too_wide_is_shown_as_it_is(written: Stdout) -> None:
 def test_a_very_long_block_is_shown_as_it_is(written: Stdout) -> None:
     lines = [f"- line {number} **bold**" for number in range(1700)]
     show(written, in_pieces("\n".join(lines), 20_000))
-    assert screen(written.getvalue(), height=20).endswith("- line 1699 **bold**\n")
+    assert screen_of(written.getvalue(), rows=20).endswith("- line 1699 **bold**\n")
     assert "- line 1600 **bold**\n" in written.getvalue()
 
 
@@ -246,13 +240,13 @@ def test_a_text_that_is_no_longer_rendered_ends_its_line(written: Stdout) -> Non
 def test_a_block_that_is_higher_than_the_screen_is_scrolled(written: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINES", "8")
     show(written, in_pieces("\n".join(f"- item **{number}**" for number in range(30)), 5))
-    assert screen(written.getvalue(), height=8).splitlines()[:7] == [f" • item {number}" for number in range(23, 30)]
+    assert screen_of(written.getvalue(), rows=8).splitlines()[:7] == [f" • item {number}" for number in range(23, 30)]
 
 
 def test_a_very_narrow_terminal_gets_the_text_as_it_is(written: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "12")
     show(written, in_pieces("- some *words* in a list that is longer\n- two", 3))
-    assert screen(written.getvalue(), columns=12) == "- some *word\ns* in a list\n that is lon\nger\n- two\n"
+    assert screen_of(written.getvalue(), columns=12) == "- some *word\ns* in a list\n that is lon\nger\n- two\n"
 
 
 def test_a_terminal_that_changes_its_width_is_written_to_anew(written: Stdout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,19 +257,19 @@ def test_a_terminal_that_changes_its_width_is_written_to_anew(written: Stdout, m
         monkeypatch.setenv("COLUMNS", "30")
         display.add("** text")
         display.end()
-    assert screen(written.getvalue()) == "some **bold\nsome bold text\n"
+    assert screen_of(written.getvalue()) == "some **bold\nsome bold text\n"
 
 
 def test_the_mark_of_a_list_is_not_taken_for_something_else(written: Stdout) -> None:
     show(written, ["Shopping", "\n", "-", " milk", "\n-", " tea", "\n\n", "--", "-\n", "end"])
-    assert screen(written.getvalue()) == f"Shopping\n\n • milk\n • tea\n\n{'-' * 80}\n\nend\n"
+    assert screen_of(written.getvalue()) == f"Shopping\n\n • milk\n • tea\n\n{'-' * 80}\n\nend\n"
     # "Shopping" with a dash below it would be a heading.
     assert "\x1b[1" not in written.getvalue().split("milk", maxsplit=1)[0].replace("\x1b[1m • ", "")
 
 
 def test_a_line_break_may_be_cut_in_two(written: Stdout) -> None:
     show(written, ["one\r", "\ntwo **b**\r", "\n"])
-    assert screen(written.getvalue()) == "one\ntwo b\n"
+    assert screen_of(written.getvalue()) == "one\ntwo b\n"
 
 
 def test_as_it_is_means_every_character_but_controls(written: Stdout) -> None:
@@ -310,7 +304,7 @@ def test_a_terminal_without_styles_gets_the_text_as_it_is(
 def test_a_whole_text_is_printed_as_one_that_arrives(written: Stdout) -> None:
     with redirect_stdout(written):
         text_printer()(PLAN)
-    assert screen(written.getvalue()) == RENDERED
+    assert screen_of(written.getvalue()) == RENDERED
 
 
 # -- any text ----------------------------------------------------------------------------------------------------------
@@ -342,7 +336,7 @@ def test_a_text_in_pieces_looks_like_the_whole(written: Stdout, pieces: list[str
         written.seek(0)
         written.truncate()
         show(written, pieces)
-        return screen(written.getvalue())
+        return screen_of(written.getvalue())
 
     assert shown(pieces) == shown(["".join(pieces)])
 
@@ -359,7 +353,7 @@ def test_lines_are_painted_over(frames: list[list[ScreenLine]]) -> None:
     for after in frames:
         output += repaint(before, after, 100)
         before = after
-    assert screen(output, 10) == screen("\n".join(line.text for line in before), 10)
+    assert screen_of(output, 10) == screen_of("\n".join(line.text for line in before), 10)
 
 
 def test_cursor_stays_where_the_text_ends() -> None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
-import struct
-import termios
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from support.http_server import Answer, HttpServer, Request
+from support.terminal import Terminal
 
 from dragoman import Agent, Client, __version__
 from dragoman.cli.top.scrape import PageParser, Scrape
@@ -28,7 +25,7 @@ from dragoman.cli.top.view import View, ViewState, sparkline
 from dragoman.telemetry.metrics.registry import DURATIONS
 from dragoman.testing import served
 
-from .conftest import PATIENCE, Terminal
+from .conftest import PATIENCE
 
 Typed = Callable[..., Any]
 AGENT = "gen_ai_agent_name"
@@ -60,40 +57,15 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class Pages:
-    """A server of pages: what `body` is at the moment, or what it returns; counts how often it was asked."""
+@contextmanager
+def pages(body: bytes | Callable[[], bytes], status: int = 200, port: int = 0) -> Generator[int]:
+    """The port of a server of pages: this body, or what it returns at the moment."""
 
-    def __init__(self, body: bytes | Callable[[], bytes], status: int = 200, kind: str = "text/plain") -> None:
-        self.body = body
-        self.status = status
-        self.kind = kind
-        self.asked = threading.Semaphore(0)
+    def answer(_: Request) -> Answer:
+        return Answer(status, body() if callable(body) else body, {"Content-Type": "text/plain", "Connection": "close"})
 
-    @contextmanager
-    def serving(self, port: int = 0) -> Generator[int]:
-        """Serve at a port, a free one by default. It is closed at the end, and connections with it."""
-        pages = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = pages.body() if callable(pages.body) else pages.body
-                self.send_response(pages.status)
-                self.send_header("content-type", pages.kind)
-                self.end_headers()
-                self.wfile.write(body)
-                pages.asked.release()
-
-            def log_request(self, code: int | str = "-", size: int | str = "-") -> None: ...
-
-        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
+    with HttpServer(answer, port=port) as server:
+        yield server.port
 
 
 class TopTerminal(Terminal):
@@ -106,7 +78,7 @@ class TopTerminal(Terminal):
         self.resize(columns, rows)
 
     def resize(self, columns: int, rows: int) -> None:
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        super().resize(columns, rows)
         self.screen.resize(rows, columns)
         if self.raw:
             self.process.send_signal(signal.SIGWINCH)
@@ -121,7 +93,7 @@ class TopTerminal(Terminal):
             if is_whole and all(text in display for text in texts) and without not in display:
                 return list(self.screen.display)
             assert time.monotonic() < deadline, display
-            if self._can_read(deadline) and not self._read(deadline):
+            if self.can_read(deadline) and not self.read(deadline):
                 raise AssertionError(f"it has ended: {self.raw[-2000:]}")
             self.raw += self.seen
             stream.feed(self.seen)
@@ -158,7 +130,7 @@ def busy(metrics: Metrics) -> Iterator[str]:
         metrics.at_work.labels("desk").set(7)
         return metrics.page()
 
-    with Pages(page).serving() as port:
+    with pages(page) as port:
         yield f":{port}"
 
 
@@ -265,11 +237,11 @@ def test_a_server_that_goes_away_is_waited_for_and_one_that_begins_anew_makes_no
     first, second = Metrics(), Metrics(started=2000.0)
     first.call("SendMessage", 5000)
     second.call("SendMessage", 20)
-    with Pages(first.page).serving() as port:
+    with pages(first.page) as port:
         terminal = top(str(port), "--interval", "0.1", columns=120)
         terminal.wait_for("SendMessage")
     terminal.wait_for("connection lost, trying again", "SendMessage", "nothing listens")
-    with Pages(second.page).serving(port):
+    with pages(second.page, port=port):
         lines = terminal.wait_for("restarted 1x", without="connection lost")
         (row,) = [line for line in lines if line.startswith("SendMessage")]
         assert float(row.split()[1]) > 0
@@ -348,7 +320,7 @@ def test_names_of_agents_and_skills_never_command_the_terminal(top: Callable[...
     metrics.tasks.labels(f"agent{EVIL}", f"skill{EVIL}", f"state{EVIL}").observe(0.1)
     metrics.tasks.labels(f"agent{EVIL}", f"other{EVIL}", "TASK_STATE_FAILED").observe(0.1)
     metrics.stalls.labels(f"a{EVIL}", f"s{EVIL}").inc()
-    with Pages(metrics.page).serving() as port:
+    with pages(metrics.page) as port:
         terminal = top(str(port), "--interval", "0.1", columns=200, rows=40)
         terminal.wait_for("Method\\x1b]52", "skill\\x1b]52", "1 stall: a\\x1b]52")
         assert "\x1b]" not in terminal.raw
@@ -359,7 +331,7 @@ def test_names_of_agents_and_skills_never_command_the_terminal(top: Callable[...
 
 
 def test_where_nothing_listens_it_says_how_to_turn_metrics_on(typed: Typed) -> None:
-    with Pages(b"").serving() as port:
+    with pages(b"") as port:
         pass
     done = typed("top", f"localhost:{port}")
     assert (done.code, done.out) == (3, "")
@@ -393,7 +365,7 @@ def test_the_address_of_an_agent_is_recognized(typed: Typed) -> None:
     ],
 )
 def test_a_page_of_something_else_is_recognized(typed: Typed, body: bytes, status: int, says: str) -> None:
-    with Pages(body, status).serving() as port:
+    with pages(body, status) as port:
         done = typed("top", str(port))
     assert done.code == 3
     assert says in done.err

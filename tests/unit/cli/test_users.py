@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pty
-import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from support.terminal import Terminal
 
 from dragoman.auth.inbound.cookie import CookieScheme
 from dragoman.auth.inbound.passwords import Argon2, key_digest
@@ -35,8 +35,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*args: str, said: str | None = None) -> Result:
-    result = CliRunner().invoke(command, [*args, "--store", "sqlite:///t.db"], input=said)
+def run(*args: str, typed: str | None = None) -> Result:
+    result = CliRunner().invoke(command, [*args, "--store", "sqlite:///t.db"], input=typed)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -63,12 +63,12 @@ def test_a_user_is_added_listed_granted_and_revoked(place: Path) -> None:
 
 
 def test_passwords_are_kept_as_hashes(place: Path) -> None:
-    run("add", "alice", "--password-stdin", said="correct horse\nmore\n")
+    run("add", "alice", "--password-stdin", typed="correct horse\nmore\n")
     account = users().account("alice")
     assert account is not None
     assert Argon2().verify(account.password, "correct horse")
     assert b"correct horse" not in Path("t.db").read_bytes()
-    assert run("password", "alice", "--password-stdin", said="another word\r\n").exit_code == 0
+    assert run("password", "alice", "--password-stdin", typed="another word\r\n").exit_code == 0
     account = users().account("alice")
     assert account is not None
     assert Argon2().verify(account.password, "another word")
@@ -120,7 +120,7 @@ async def in_thread(*args: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "expected"),
     [
         (["grant", "eve", "x"], "no user 'eve'"),
         (["revoke", "eve"], "no user 'eve'"),
@@ -132,14 +132,14 @@ async def in_thread(*args: str) -> Result:
         (["add", "bob", "--password", "short"], "8 to 1024"),
     ],
 )
-def test_what_cannot_be_done_is_told(place: Path, args: list[str], told: str) -> None:
+def test_what_cannot_be_done_is_told(place: Path, args: list[str], expected: str) -> None:
     run("add", "alice", "--no-password")
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=expected):
         run(*args)
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "expected"),
     [
         (["add", "bob"], "--password-stdin"),
         (["add", "bob", "--password", "x", "--password-stdin"], "cannot be combined"),
@@ -148,10 +148,10 @@ def test_what_cannot_be_done_is_told(place: Path, args: list[str], told: str) ->
         (["key", "bob", "--for", "0h"], "must be a time like"),
     ],
 )
-def test_wrong_usage_exits_with_2(place: Path, args: list[str], told: str) -> None:
+def test_wrong_usage_exits_with_2(place: Path, args: list[str], expected: str) -> None:
     result = run(*args)
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert expected in result.stderr
 
 
 def test_users_in_memory_cannot_be_changed_from_here(place: Path) -> None:
@@ -161,35 +161,20 @@ def test_users_in_memory_cannot_be_changed_from_here(place: Path) -> None:
 
 
 def test_a_password_is_asked_for_twice_and_not_shown(place: Path) -> None:
-    here, there = pty.openpty()
     code = "from dragoman.cli.store.users import command; command(['add', 'alice', '--store', 'sqlite:///t.db'])"
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SRC), "TERM": "dumb"}
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=there, stdout=there, stderr=there, env=environment, start_new_session=True
-    ) as process:
-        os.close(there)
-        shown = b""
+    terminal = Terminal((), place, program=[sys.executable, "-c", code], TERM="dumb")
+    with closing(terminal):
+        shown = ""
         for _ in range(2):
-            while not shown.endswith(b": "):
-                shown += os.read(here, 1000)
-            os.write(here, b"correct horse\n")
-            shown += b"|"
-        while chunk := _rest(here):
-            shown += chunk
-        assert process.wait(30) == 0
-    os.close(here)
-    assert b"correct horse" not in shown
-    assert b"Password: " in shown
+            shown += terminal.until(": ")
+            terminal.type("correct horse\n")
+        exit_code, rest = terminal.ended()
+    assert exit_code == 0
+    assert "correct horse" not in shown + rest
+    assert "Password" in shown
     account = users().account("alice")
     assert account is not None
     assert Argon2().verify(account.password, "correct horse")
-
-
-def _rest(here: int) -> bytes:
-    try:
-        return os.read(here, 1000)
-    except OSError:  # the other side is closed
-        return b""
 
 
 def test_administration_is_in_the_audit_log_without_secrets(place: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,8 +17,9 @@ from dragoman import Agent
 from dragoman.cli.main import group
 from dragoman.cli.serve.slot import RestartBackoff
 from dragoman.errors import ConfigError
+from dragoman.server.config.loader import load_settings
 from dragoman.server.config.memory_limit import memory_for
-from dragoman.server.config.settings import Limits, Settings, WorkerSettings, load_settings
+from dragoman.server.config.settings import Limits, Settings, WorkerSettings
 from dragoman.telemetry.logs import configure
 
 from .conftest import Run

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import runpy
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import Stub, card, html, reply, task
 
 from dragoman import Agent, Client, Context, Task, User, sync
 from dragoman.auth import Basic
@@ -19,9 +18,6 @@ from dragoman.errors import AuthError, ConfigError, TaskNotFound
 from dragoman.testing import served
 from dragoman.transports.http import Request
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-Stub, reply, html, card, task = (STUB[name] for name in ("Stub", "reply", "html", "card", "task"))
 CARD = "/.well-known/agent-card.json"
 USERS = ["ada", "bob"]
 

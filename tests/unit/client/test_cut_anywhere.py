@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.clocks import EagerClock
 
 from dragoman import Agent, State, Task
 from dragoman.client.event import Event, NumberedEvent
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request
+from dragoman.client.options import MessageOptions
 from dragoman.errors import CannotConnect
 from dragoman.model.operation import Operation
 from dragoman.server.agent.in_process import connect
 
 CUT = CannotConnect("cut", reason="CONNECTION_LOST")
-
-
-class EagerClock:
-    """Time that passes as soon as somebody waits for it."""
-
-    def now(self) -> int:
-        return 0
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Any:
-        return asyncio.get_running_loop().call_soon(callback)
 
 
 class Cutting:
@@ -109,7 +101,9 @@ async def _read_through(
     try:
         wire: Any = Cutting(engine, drops, **options)
         following = ResumableStream(wire, len(drops))
-        events = [event async for event in following.send(build_send_request(build_message("go"), wait=True))]
+        events = [
+            event async for event in following.send(build_send_request(build_message(MessageOptions("go")), wait=True))
+        ]
         return events, following.result, runs
     finally:
         await engine.close()

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import runpy
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clocks import SettableClock
+from support.stub_server import AgentStub, Stub, card, html, reply, result, task
 
 from dragoman import Agent, Client
-from dragoman.client import discovery
+from dragoman.client import cards
+from dragoman.client.cards import CardCache, ResolvedCard, is_card_url
 from dragoman.client.connect import SHARED_CARDS, connect
-from dragoman.client.discovery import CardCache, ResolvedCard, is_card_url
+from dragoman.client.options import ClientOptions
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, BadResponse, ConfigError, Overloaded
 from dragoman.testing import Clock, served
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-Stub, AgentStub, reply, html, card, task = (
-    STUB[name] for name in ("Stub", "AgentStub", "reply", "html", "card", "task")
-)
 NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 
 
@@ -173,7 +169,7 @@ class Timed:
 
     async def __aenter__(self) -> Timed:
         await self.stub.__aenter__()
-        self.connection = connect(self.stub.url, clock=self.clock)
+        self.connection = connect(ClientOptions(self.stub.url), self.clock)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -295,17 +291,10 @@ def test_a_tag_is_kept_for_an_hour_after_its_card_ran_out() -> None:
 
 
 def test_a_clock_that_is_set_back_makes_no_card_young() -> None:
-    now = 1_800_000_000_000
-
-    class Wall:
-        def now(self) -> int:
-            return now
-
-        def call_later(self, seconds: float, callback: Any) -> Any: ...
-
-    cache = CardCache(Wall())
+    clock = SettableClock()
+    cache = CardCache(clock)
     cache.store("a", entry("a"), "", "")
-    now -= 3_600_000
+    clock.jump(-3600)
     assert cache.fresh("a") is None
 
 
@@ -416,7 +405,7 @@ async def test_a_hundred_clients_at_once_all_find_the_card() -> None:
 
 
 async def test_a_hundred_first_calls_of_one_client_fetch_the_card_once() -> None:
-    async with AgentStub(lambda got: STUB["result"](got, task()), "rest") as stub:
+    async with AgentStub(lambda got: result(got, task()), "rest") as stub:
         stub.card_headers = {"Cache_Control": "no-store"}
         async with asyncio.timeout(30), Client(stub.url) as client:
             await asyncio.gather(*(client.get_task("t1") for _ in range(100)))
@@ -428,7 +417,7 @@ async def test_one_caller_who_gives_up_does_not_take_the_card_from_the_others() 
 
     async def answer(got: Any) -> bytes:
         await go_on.wait()
-        return reply(card((stub.url + "/", "jsonrpc"))) if got.path == NEW else STUB["result"](got, task())
+        return reply(card((stub.url + "/", "jsonrpc"))) if got.path == NEW else result(got, task())
 
     async with asyncio.timeout(10), Stub(answer) as stub, Client(stub.url) as client:
         calls = [asyncio.ensure_future(client.get_task("t1")) for _ in range(3)]
@@ -444,7 +433,7 @@ async def test_a_server_at_its_limit_is_asked_again_when_it_says() -> None:
     answers = [reply({}, 429, Retry_After="7")]
     clock = Clock()
     async with Stub(lambda _: answers.pop() if answers else reply(card((stub.url, "jsonrpc")))) as stub:
-        connection = connect(stub.url, clock=clock)
+        connection = connect(ClientOptions(stub.url), clock)
         waiting = asyncio.ensure_future(connection.card())
         async with asyncio.timeout(10):
             while not clock.pending:  # noqa: ASYNC110
@@ -455,7 +444,7 @@ async def test_a_server_at_its_limit_is_asked_again_when_it_says() -> None:
         async with asyncio.timeout(10):
             assert (await waiting).name == "stub"
         answers.append(reply({}, 429))
-        other = connect(stub.url, retries=0, clock=clock)
+        other = connect(ClientOptions(stub.url, retries=0), clock)
         with pytest.raises(Overloaded):
             await other.card()
         await other.close()
@@ -463,4 +452,4 @@ async def test_a_server_at_its_limit_is_asked_again_when_it_says() -> None:
 
 
 def test_the_well_known_places_are_those_of_the_specification() -> None:
-    assert discovery.WELL_KNOWN == (NEW, OLD)
+    assert cards.WELL_KNOWN == (NEW, OLD)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import runpy
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import Close, Stub, card, reply
 
 from dragoman import Client, Part, Task
 from dragoman.client.connect import SHARED_CARDS
-
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-Stub, Close, reply, card = (STUB[name] for name in ("Stub", "Close", "reply", "card"))
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(40))
 BLOB = b"\x00\x01dragoman"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from support.tcp_proxy import TcpProxy
 
 from dragoman import Agent, Client, Server, State, User
 from dragoman.auth import ApiKey, Basic, Bearer, MutualTLS
@@ -80,50 +80,6 @@ def address(url: str) -> str:
 # -- a stream that breaks --------------------------------------------------------------------------------------------
 
 
-class CuttingProxy:
-    """Passes bytes on to an address, until its connections are cut."""
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._target = host, int(port)
-        self._passing: list[asyncio.Task[None]] = []
-        self._writers: list[asyncio.StreamWriter] = []
-
-    @property
-    def connections(self) -> int:
-        """How many there were."""
-        return len(self._passing)
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[str]:
-        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._passing.append(asyncio.ensure_future(self._pass_on(reader, writer)))
-
-        async with await asyncio.start_server(accept, "127.0.0.1", 0) as listening:
-            yield f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        self.cut()
-        await asyncio.gather(*self._passing)
-
-    def cut(self) -> None:
-        """Cut all connections, whatever is on its way."""
-        for writer in self._writers:
-            writer.transport.abort()
-
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(*self._target)
-        self._writers += [writer, back]
-
-        async def copy(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
-            with suppress(OSError):
-                while data := await source.read(4096):
-                    to.write(data)
-                    await to.drain()
-            for each in (writer, back):
-                each.transport.abort()
-
-        await asyncio.gather(copy(reader, back), copy(there, writer))
-
-
 @PACKAGES
 async def test_a_stream_that_breaks_goes_on_where_it_broke(url: str, address: str, protocol: str) -> None:
     metadata: Metadata = []
@@ -132,9 +88,9 @@ async def test_a_stream_that_breaks_goes_on_where_it_broke(url: str, address: st
         metadata.append({name.lower(): value for name, value in request.headers.items()})
         return await call_next(request)
 
-    proxy, gate, text = CuttingProxy(address), str(uuid4()), ""
-    async with proxy.open() as broken:
-        target = f"grpc://{broken}"
+    gate, text = str(uuid4()), ""
+    async with TcpProxy(int(address.rpartition(":")[2])) as proxy:
+        target = f"grpc://127.0.0.1:{proxy.port}"
         async with Client(target, protocol=protocol, interceptors=[recorded]) as client:
             await client.card()
             stream = client.stream(arguments={"gate": gate}, tool="pause")
@@ -144,7 +100,7 @@ async def test_a_stream_that_breaks_goes_on_where_it_broke(url: str, address: st
                     proxy.cut()
                     gates[gate].set()
     assert text == "".join(f"{number} " for number in range(200)) == stream.task.text
-    assert proxy.connections == 2
+    assert proxy.accepted == 2
     resumed = [int(each["last-event-id"]) for each in metadata if "last-event-id" in each]
     assert resumed, "it was not asked for what was missing"
     assert resumed == sorted(resumed)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import runpy
 import ssl
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import After, AgentStub, Close, Stub, card, html, reply, result, stream, task
 
 from dragoman import Client
-from dragoman.client.cards.interface import interfaces_of
 from dragoman.client.connect import SHARED_CARDS
+from dragoman.client.interface import interfaces_of
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import (
     BadCard,
@@ -26,12 +25,6 @@ from dragoman.errors import (
     TaskNotFound,
 )
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-Stub, AgentStub, Close, After = (STUB[name] for name in ("Stub", "AgentStub", "Close", "After"))
-reply, html, head, card, task, result, stream = (
-    STUB[name] for name in ("reply", "html", "head", "card", "task", "result", "stream")
-)
 DEAD = "http://127.0.0.1:1"
 
 

@@ -5,33 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import runpy
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clocks import EagerClock
+from support.stub_server import AgentStub, Close, reply, result, task
 
-from dragoman import Agent, Client, State, Task
+from dragoman import Agent, Client, State
 from dragoman.client.connect import SHARED_CARDS, connect
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request
+from dragoman.client.options import ClientOptions, MessageOptions
 from dragoman.client.streams.backoff import Outage
-from dragoman.client.streams.poll import poll_task
 from dragoman.client.streams.stream import EventStream
 from dragoman.errors import CannotConnect, ConfigError, ServerError, TimedOut
 from dragoman.model.operation import GetTaskRequest, Operation
-from dragoman.model.task import TaskStatus
 from dragoman.testing import Clock
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-AgentStub, Close, task, result, reply = (STUB[name] for name in ("AgentStub", "Close", "task", "result", "reply"))
 SRC = Path(__file__).resolve().parents[3] / "src"
-REQUEST = build_send_request(build_message("hello"), wait=True)
+REQUEST = build_send_request(build_message(MessageOptions("hello")), wait=True)
 REFUSED = CannotConnect("refused", arrived=False)
 
 
@@ -50,25 +47,11 @@ def lines(logged: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.getMessage()) for record in logged.records]
 
 
-class Away:
-    """Time that passes as soon as somebody waits for it. `slept` is how long each wait would have been."""
-
-    def __init__(self) -> None:
-        self.slept: list[float] = []
-
-    def now(self) -> int:
-        return int(sum(self.slept) * 1000)
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Any:
-        self.slept.append(seconds)
-        return asyncio.get_running_loop().call_soon(callback)
-
-
 # -- the pauses ------------------------------------------------------------------------------------------------------
 
 
 async def test_the_pauses_grow_to_some_seconds_and_end_after_the_time_given() -> None:
-    clock = Away()
+    clock = EagerClock()
     outage = Outage(60, clock)
     with pytest.raises(CannotConnect) as caught:
         while True:
@@ -81,7 +64,7 @@ async def test_the_pauses_grow_to_some_seconds_and_end_after_the_time_given() ->
 
 
 async def test_a_sign_of_life_begins_the_time_anew(logged: pytest.LogCaptureFixture) -> None:
-    clock = Away()
+    clock = EagerClock()
     outage = Outage(60, clock)
     for _ in range(3):
         while sum(clock.slept) < 50:
@@ -93,7 +76,7 @@ async def test_a_sign_of_life_begins_the_time_anew(logged: pytest.LogCaptureFixt
 
 
 async def test_what_is_over_at_the_first_attempt_is_not_worth_a_word(logged: pytest.LogCaptureFixture) -> None:
-    outage = Outage(60, Away())
+    outage = Outage(60, EagerClock())
     await outage.pause(REFUSED)
     outage.reset()
     assert lines(logged) == []
@@ -113,7 +96,7 @@ async def test_what_is_over_at_the_first_attempt_is_not_worth_a_word(logged: pyt
     ],
 )
 def test_what_a_restart_may_cause_is_waited_for(problem: CannotConnect, covered: bool) -> None:
-    assert Outage(60, Away()).covers(problem) is covered
+    assert Outage(60, EagerClock()).covers(problem) is covered
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan")])
@@ -127,7 +110,7 @@ def test_a_time_that_is_none_is_refused(seconds: float) -> None:
 
 async def sent(stub: Any, clock: Clock, *, back_after: float, **options: Any) -> Any:
     """Send a message to an agent that goes away with it, and comes back after so many seconds."""
-    connection = connect(stub.url, clock=clock, **options)
+    connection = connect(ClientOptions(stub.url, **options), clock)
     await connection.card()
     sending = asyncio.ensure_future(connection.perform(Operation.SEND, REQUEST))
     began, away = clock.now(), True
@@ -213,7 +196,7 @@ async def test_a_message_whose_answer_was_lost_late_is_not_sent_again() -> None:
         return Close
 
     async with AgentStub(lose_late) as stub:
-        connection = connect(stub.url, clock=clock)
+        connection = connect(ClientOptions(stub.url), clock)
         await connection.card()
         with pytest.raises(CannotConnect):
             await connection.perform(Operation.SEND, REQUEST)
@@ -264,9 +247,9 @@ async def test_a_send_that_failed_in_the_agent_is_not_repeated() -> None:
 
 async def test_reading_a_task_gives_up_after_its_retries_and_within_a_stream_after_its_time() -> None:
     for outage_of, expected in ((lambda _: None, 5), (lambda clock: Outage(60, clock), 60)):
-        clock = Away()
+        clock = EagerClock()
         async with AgentStub(lambda got: result(got, task())) as stub:
-            connection = connect(stub.url, clock=clock)
+            connection = connect(ClientOptions(stub.url), clock)
             await connection.card()
         with pytest.raises(CannotConnect):
             await connection.perform(Operation.GET, GetTaskRequest("t1"), outage_of(clock))
@@ -274,38 +257,63 @@ async def test_reading_a_task_gives_up_after_its_retries_and_within_a_stream_aft
         await connection.close()
 
 
+async def poll(stub: Any, clock: Clock, **options: Any) -> list[State]:
+    """Poll a task whose agent goes away after the first event, and is back after 30 seconds; returns its states."""
+    stub.more = {"capabilities": {"streaming": False}}
+    stub.rest = lambda got: result(got, task("TASK_STATE_WORKING"))
+    connection = connect(ClientOptions(stub.url, **options), clock)
+    await connection.card()
+    states: list[State] = []
+
+    async def read() -> None:
+        async for event in ResumableStream(connection, 5, poll_pause=5).watch("t1"):
+            states.append(event.state)  # noqa: PERF401 - each is looked at as it comes
+
+    polling, left_at = asyncio.ensure_future(read()), None
+    try:
+        async with asyncio.timeout(20):
+            while not polling.done():
+                if states and left_at is None:
+                    left_at = clock.now()
+                    stub.close_port()
+                    stub.drop()
+                elif left_at is not None and stub.rest is not ended and clock.now() - left_at > 30_000:
+                    stub.rest = ended
+                    await stub.open_port()
+                if clock.pending:
+                    clock.move(0.5)
+                await asyncio.sleep(0)
+        await polling
+        return states
+    finally:
+        polling.cancel()
+        await connection.close()
+
+
+def ended(got: Any) -> bytes:
+    return result(got, task())
+
+
 async def test_polling_waits_for_an_agent_that_is_away(logged: pytest.LogCaptureFixture) -> None:
-    working = Task("t1", "c1", TaskStatus(State.WORKING))
-    answers: list[Any] = [working, *[REFUSED] * 5, working, TimedOut("silent")]
-
-    async def get_task() -> Task:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    with pytest.raises(TimedOut):
-        async for polled in poll_task(get_task, Away(), 5, 60):
-            assert polled is working
-    assert answers == []
+    async with Restarting() as stub:
+        assert await poll(stub, Clock()) == [State.WORKING, State.COMPLETED]
     assert [level for level, _ in lines(logged)] == ["WARNING", "INFO"]
 
 
 async def test_polling_that_is_not_to_reconnect_ends_with_the_first_error() -> None:
-    async def get_task() -> Task:
-        raise REFUSED
-
-    clock = Away()
-    with pytest.raises(CannotConnect):
-        await anext(poll_task(get_task, clock, 5, 0))
-    assert clock.now() < 1000
+    async with Restarting() as stub:
+        clock = Clock()
+        began = clock.now()
+        with pytest.raises(CannotConnect):
+            await poll(stub, clock, reconnect=0)
+        assert clock.now() - began < 20_000
 
 
 async def test_waiting_for_a_task_outlasts_a_restart() -> None:
     async with Restarting() as stub:
         clock = Clock()
         async with Client(stub.url) as client:
-            connection = client._connection = connect(stub.url, clock=clock)
+            connection = client._connection = connect(ClientOptions(stub.url), clock)
             await connection.card()
             stub.close_port()
             stub.drop()
@@ -386,7 +394,7 @@ async def test_a_server_that_is_away_for_30_seconds_loses_no_reader(
     server: ServerProcess, logged: pytest.LogCaptureFixture, transport: str
 ) -> None:
     clock = Clock()
-    connection = connect(server.url, clock=clock, transport=transport)
+    connection = connect(ClientOptions(server.url, transport=transport), clock)
 
     async def open_stream() -> ResumableStream:
         return ResumableStream(connection, 5)

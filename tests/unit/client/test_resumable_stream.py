@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from support.clocks import EagerClock
 
 from dragoman import State, Task
 from dragoman.client.event import Event, NumberedEvent
 from dragoman.client.follow import ResumableStream
 from dragoman.client.message import build_message, build_send_request
+from dragoman.client.options import MessageOptions
 from dragoman.dialects.v03.dialect import V03_RPC
 from dragoman.errors import (
     AuthError,
@@ -36,7 +38,7 @@ from dragoman.model.state import Role
 from dragoman.model.task import Artifact, TaskStatus
 from dragoman.testing import Clock
 
-REQUEST = build_send_request(build_message("go"), wait=True)
+REQUEST = build_send_request(build_message(MessageOptions("go")), wait=True)
 CARD = AgentCard("test", "", (), "1", AgentCapabilities(streaming=True), ("text/plain",), ("text/plain",), ())
 CUT = CannotConnect("cut", reason="CONNECTION_LOST")
 REFUSED = UnsupportedOperation("no")
@@ -72,20 +74,6 @@ def numbered(first: int, *events: Any) -> list[NumberedEvent]:
 
 def bare(*events: Any) -> list[NumberedEvent]:
     return [NumberedEvent(0, event) for event in events]
-
-
-class EagerClock:
-    """Time that passes as soon as somebody waits for it. `slept` is how long each wait would have been."""
-
-    def __init__(self) -> None:
-        self.slept: list[float] = []
-
-    def now(self) -> int:
-        return int(sum(self.slept) * 1000)
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Any:
-        self.slept.append(seconds)
-        return asyncio.get_running_loop().call_soon(callback)
 
 
 class Scripted:
@@ -668,6 +656,62 @@ async def test_who_waits_where_nothing_can_be_heard_looks_now_and_then() -> None
     assert stream.result == task("a", State.COMPLETED)
     assert len(wire.clock.slept) == 2
     assert wire.names == ["SUBSCRIBE", "GET", "GET", "GET"]
+
+
+# Polling
+
+
+NO_STREAM = replace(CARD, capabilities=AgentCapabilities(streaming=False))
+
+
+@pytest.mark.parametrize("why", ["a subscription may do harm", "the agent does not stream"])
+async def test_a_task_that_cannot_be_streamed_is_polled_and_each_change_is_the_whole_task(why: str) -> None:
+    gets = [task("a"), task("a"), task("a b", State.INPUT_REQUIRED), task("a b c", State.COMPLETED)]
+    wire = Scripted(gets=gets, card=CARD if why.startswith("a sub") else NO_STREAM)
+    wire.can_resubscribe = not why.startswith("a sub")
+    stream = wire.stream(until_final=True, poll_pause=1)
+    assert stream.polls
+    events = [(event.kind, event.task, event.text) async for event in stream.watch("t", task())]
+    assert events == [("task", each, each.text) for each in (gets[0], gets[2], gets[3])]
+    assert stream.result == gets[3]
+    assert wire.names == ["GET"] * 4
+
+
+async def test_a_task_that_can_be_streamed_is_watched_by_its_stream() -> None:
+    wire = Scripted(numbered(1, task(), chunk("a ", False), DONE))
+    stream = wire.stream(poll_pause=1)
+    assert not stream.polls
+    assert [event.kind async for event in stream.watch("t")] == ["task", "artifact", "status"]
+    assert wire.names == ["SUBSCRIBE"]
+
+
+async def test_polls_become_rare_with_the_time_that_a_task_takes() -> None:
+    wire = Scripted(gets=[*[task()] * 200, task("a", State.COMPLETED)], card=NO_STREAM)
+    await wire.stream(poll_pause=3).wait(task())
+    slept = wire.clock.slept
+    assert slept[0] == 0.05
+    assert slept == sorted(slept)
+    assert slept[-1] == 3
+    assert all(pause <= max(0.05, sum(slept[:number]) / 10 + 0.001) for number, pause in enumerate(slept))
+
+
+async def test_a_polled_task_that_does_not_change_is_given_up_after_the_idle_timeout() -> None:
+    changing = [task("a" * number) for number in range(1, 40)]
+    wire = Scripted(gets=[*changing, *[changing[-1]] * 200], card=NO_STREAM)
+    stream = wire.stream(poll_pause=1, idle_timeout=5)
+    with pytest.raises(TimedOut, match="nothing new for 5 s"):
+        await stream.wait(task())
+    assert stream.result == changing[-1]
+    assert 5 < sum(wire.clock.slept[39:]) <= 6.1
+
+
+@pytest.mark.parametrize("polls", [True, False])
+async def test_who_waits_gets_the_whole_task_and_reads_it_once(polls: bool) -> None:
+    whole = replace(task("a ", State.COMPLETED), history=(Message("m", Role.USER, (Part(text="go"),)),))
+    wire = Scripted([bare(DONE)], gets=[whole], card=NO_STREAM if polls else CARD)
+    follower = wire.stream(snapshot=task(), wait_only=True, poll_pause=1)
+    assert await follower.wait(task()) == whole
+    assert wire.names == (["GET"] if polls else ["SUBSCRIBE", "GET"])
 
 
 # Subscriptions

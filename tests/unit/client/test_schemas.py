@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp.server import MCPServer
 
 from dragoman import Agent, Client, Context
-from dragoman.client.message import fetch_schemas, parse_argument
+from dragoman.client.skill_schema import fetch_schemas, parse_argument
 from dragoman.model.card import SKILL_SCHEMAS
 from dragoman.net.exchange import HttpRequest, HttpResponse
 from dragoman.testing import served

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import runpy
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import (
+    After,
+    AgentStub,
+    Close,
+    Hold,
+    Stub,
+    card,
+    event,
+    head,
+    html,
+    reply,
+    result,
+    stream,
+    task,
+)
 
 from dragoman import Agent, Client, Context
 from dragoman.client.connect import SHARED_CARDS
@@ -18,12 +31,6 @@ from dragoman.errors import AuthError, BadResponse, CannotConnect, ConfigError, 
 from dragoman.telemetry import trace
 from dragoman.testing import served
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-Stub, AgentStub, Close, Hold, After = (STUB[name] for name in ("Stub", "AgentStub", "Close", "Hold", "After"))
-reply, html, head, card, task, result, stream = (
-    STUB[name] for name in ("reply", "html", "head", "card", "task", "result", "stream")
-)
 SECRET = "my-very-own-secret"
 
 
@@ -402,10 +409,10 @@ async def test_the_first_event_is_there_before_the_last_is_made(transport: str) 
     def answer(got: Any) -> Any:
         async def body() -> Any:
             yield head(200, "text/event-stream")
-            yield STUB["event"](got, {"task": task("TASK_STATE_WORKING")}, 1)
+            yield event(got, {"task": task("TASK_STATE_WORKING")}, 1)
             await more.wait()
             done = {"taskId": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_COMPLETED"}}
-            yield STUB["event"](got, {"statusUpdate": done}, 2)
+            yield event(got, {"statusUpdate": done}, 2)
 
         return body()
 
@@ -419,7 +426,7 @@ async def test_the_first_event_is_there_before_the_last_is_made(transport: str) 
 @pytest.mark.parametrize("transport", ["jsonrpc", "rest"])
 async def test_a_reader_who_leaves_or_is_canceled_lets_go_of_the_connection(transport: str) -> None:
     def answer(got: Any) -> Any:
-        return After(head(200, "text/event-stream") + STUB["event"](got, {"task": task("TASK_STATE_WORKING")}, 1), Hold)
+        return After(head(200, "text/event-stream") + event(got, {"task": task("TASK_STATE_WORKING")}, 1), Hold)
 
     async with asyncio.timeout(10), AgentStub(answer, transport) as stub, Client(stub.url) as client:
         events = aiter(client.stream("hello"))

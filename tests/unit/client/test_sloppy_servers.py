@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import runpy
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import After, AgentStub, Hold, Reset, event, head, html, reply, result
 
 from dragoman import Client, Message, Task
 from dragoman.client.connect import SHARED_CARDS
 from dragoman.errors import BadResponse, CannotConnect, ConfigError, DragomanError, InputRequired
 from dragoman.sync import Client as SyncClient
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-AgentStub, Hold, After, Reset = (STUB[name] for name in ("AgentStub", "Hold", "After", "Reset"))
-reply, html, head, result, event = (STUB[name] for name in ("reply", "html", "head", "result", "event"))
 CAPABILITIES = {"streaming": False}
 
 

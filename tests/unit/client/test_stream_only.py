@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import After, AgentStub, Reset, event, head, reply
 
 from dragoman import Client, State
 from dragoman.client.connect import SHARED_CARDS
 from dragoman.errors import MethodNotFound, UnsupportedOperation
-
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-AgentStub, After, Reset = (STUB[name] for name in ("AgentStub", "After", "Reset"))
-reply, head, event = (STUB[name] for name in ("reply", "head", "event"))
 
 
 @pytest.fixture(autouse=True)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import Stub, html, reply
 
 from dragoman import Agent, Client, Server, sync
+from dragoman.client.cards import MAX_KEY_BYTES, key_url_of, load_keys
 from dragoman.client.connect import SHARED_CARDS, connect
-from dragoman.client.trust import MAX_BYTES, key_url_of, load_keys
+from dragoman.client.options import ClientOptions
 from dragoman.dialects.cards.card import read_card
 from dragoman.errors import BadCard, CannotConnect, ConfigError, DragomanError, Overloaded
 from dragoman.keys.card_signature import sign_card, signatures_for
@@ -22,9 +23,6 @@ from dragoman.keys.signer import Signer
 from dragoman.model.operation import GetExtendedAgentCardRequest, Operation
 from dragoman.testing import Clock, served
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[1] / "net" / "stub_server.py"))
-Stub, reply, html = (STUB[name] for name in ("Stub", "reply", "html"))
 CARD, JWKS = "/.well-known/agent-card.json", "/.well-known/jwks.json"
 OURS, THEIRS = KeyRing.random().signer(), KeyRing.random().signer()
 
@@ -283,7 +281,7 @@ def test_only_a_plain_address_of_the_same_origin_is_asked(jku: str | None, place
         (html(200), "is no key set"),
         (reply([]), "is no key set"),
         (reply({"keys": {}}), "is no key set"),
-        (reply(OURS.jwks() | {"x": "x" * MAX_BYTES}), "larger than 1 MB"),
+        (reply(OURS.jwks() | {"x": "x" * MAX_KEY_BYTES}), "larger than 1 MB"),
         (reply({}, 302, Location="http://127.0.0.1:9/"), "nothing is sent to another origin"),
         (reply({"keys": []}), "no key is named"),
     ],
@@ -341,7 +339,7 @@ async def test_keys_are_remembered_as_cards_are_and_asked_for_again_when_they_do
     clock, signer = Clock(), OURS
     pages: dict[str, Any] = {CARD: lambda url: signed(card_at(url), signer), JWKS: OURS.jwks()}
     async with site(pages) as stub:
-        connection = connect(stub.url, trust=True, clock=clock)
+        connection = connect(ClientOptions(stub.url, trust=True), clock)
         for _ in range(3):
             await connection.card()
         assert stub.paths() == [CARD, JWKS]
@@ -375,7 +373,7 @@ async def test_a_card_that_did_not_change_is_checked_again_for_its_key_may_be_wi
         return reply(signed(card_at(stub.url)), ETag='"1"')
 
     async with Stub(answer) as stub:
-        connection = connect(stub.url, trust=True, clock=clock)
+        connection = connect(ClientOptions(stub.url, trust=True), clock)
         await connection.card()
         clock.move(301)
         assert (await connection.card()).name == "stub"
@@ -474,7 +472,7 @@ async def test_the_extended_card_is_checked_too() -> None:
                     with pytest.raises(BadCard) as caught:
                         await client.extended_card()
                     assert caught.value.reason == reason
-        connection = connect(stub.url)
+        connection = connect(ClientOptions(stub.url))
         found: Any = await connection.perform(Operation.EXTENDED_CARD, GetExtendedAgentCardRequest())
         assert found.name == "stub"
         await connection.close()

@@ -17,7 +17,7 @@ from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing.store_writes import create, row_of
 
-GOLDEN = Path(__file__).parents[2] / "contract" / "golden" / "store-v1.db"
+GOLDEN = Path(__file__).parents[2] / "contract" / "golden" / "store-v7.db"
 COLUMNS = [
     ("id", "INTEGER", 0, 1),
     ("updated_at", "INTEGER", 0, 0),

@@ -15,7 +15,7 @@ from dragoman.clock import Clock
 from dragoman.net.asgi import AsgiClient
 from dragoman.net.exchange import HttpRequest
 from dragoman.server.build import build
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 from dragoman.server.http.app import App
 
 TOKEN = "the-token-of-this-start"

@@ -12,7 +12,7 @@ import msgspec
 from dragoman.console.access import Viewer
 from dragoman.console.tasks.view import TasksView
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.message import Message
 from dragoman.model.operation import SendMessageConfiguration, SendMessageRequest
 from dragoman.model.part import Part

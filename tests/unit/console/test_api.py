@@ -11,9 +11,8 @@ import pytest
 
 from dragoman import User
 from dragoman.console.access import Viewer
-from dragoman.console.api import ANY, ApiResponse, ApiRoute, ConsoleApi
-from dragoman.engine.accept.quota import MemoryQuota
-from dragoman.errors import ConfigError, InvalidParams, ServerError, TaskNotFound
+from dragoman.console.api import ANY, ApiRoute, ConsoleApi
+from dragoman.engine.quota import MemoryQuota
 from dragoman.transports.http import Request, SharedResources
 
 STRANGER = Viewer()
@@ -105,30 +104,6 @@ async def test_a_route_is_for_those_who_have_access(access: Any, viewer: Viewer,
         assert set(answer.json) == {"error", "reason"}
 
 
-async def test_another_method_is_named_and_head_is_as_get() -> None:
-    routes = (ApiRoute("GET", ("x",), "public", echo), ApiRoute("POST", ("x",), "public", echo))
-    answer = await Answer(*routes).to("DELETE", "x")
-    assert (answer.status, answer.headers[b"allow"]) == (405, b"GET, HEAD, POST")
-    head = await Answer(*routes).to("HEAD", "x")
-    assert (head.status, head.sent[1]["body"]) == (200, b"")
-
-
-@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
-async def test_a_post_that_a_form_could_send_is_refused_before_it_is_handled(kind: str) -> None:
-    answer = await Answer(ApiRoute("POST", ("x",), "public", raising(AssertionError()).handler)).to(
-        "POST", "x", kind=kind
-    )
-    assert (answer.status, answer.json["reason"]) == (415, "CONTENT_TYPE_NOT_SUPPORTED")
-
-
-async def test_a_handler_may_choose_status_and_headers() -> None:
-    async def handler(viewer: Viewer, request: Request, segments: Sequence[str]) -> Any:
-        return ApiResponse(202, {}, [(b"x-own", b"1")])
-
-    answer = await Answer(ApiRoute("GET", ("x",), "public", handler)).to("GET", "x")
-    assert (answer.status, answer.headers[b"x-own"]) == (202, b"1")
-
-
 async def test_what_is_no_json_is_an_error_as_any_other(caplog: pytest.LogCaptureFixture) -> None:
     async def handler(viewer: Viewer, request: Request, segments: Sequence[str]) -> Any:
         return {"text": "\ud800"}
@@ -146,20 +121,6 @@ async def test_a_large_response_waits_for_no_memory_that_others_use() -> None:
 
     answer = await Answer(ApiRoute("GET", ("x",), "public", handler)).to("GET", "x", shared=SharedResources(memory))
     assert (answer.status, answer.json["reason"]) == (503, "RESOURCE_EXHAUSTED")
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "reason"),
-    [
-        (TaskNotFound("no task"), 404, "TASK_NOT_FOUND"),
-        (InvalidParams("wrong"), 400, "INVALID_PARAMS"),
-        (ServerError("the store is away"), 503, "SERVER_ERROR"),
-        (ConfigError("wrong"), 400, "CONFIG"),
-    ],
-)
-async def test_errors_are_sent_with_their_reason(error: Exception, status: int, reason: str) -> None:
-    answer = await Answer(raising(error)).to("GET", "fail")
-    assert (answer.status, answer.json) == (status, {"error": str(error), "reason": reason})
 
 
 async def test_what_nobody_expected_is_logged_and_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -149,7 +149,8 @@ def as_read(row: Any, operation: Operation, sent: HttpRequest, body: Any) -> Any
         if row.version == CALL_ROWS[0].version:  # where it shares the method with a later one
             dialect = DIALECTS.legacy
         return dialect.read_request(operation, msgspec.json.encode(body["params"]))
-    dialect = DIALECTS.for_row(ROWS["1.0" if row.tenants else "0.3", row.binding], row.version)
+    served = ROWS["1.0" if row.tenants else "0.3", row.binding]
+    dialect = DIALECTS.match_row(operation, served, row.version).dialect
     if row.binding == GRPC or operation in (Operation.SEND, Operation.STREAM):
         return dialect.read_request(operation, msgspec.json.encode(body))
     values = dict(each.split("=", 1) for each in urlsplit(sent.url).query.split("&") if each)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.console.console_client import TOKEN, Browser, console_of
+from unit.console.console_client import TOKEN, Browser, console_of
 
 from dragoman import Agent
 from dragoman.server.build import build
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.telemetry.audit import Audit
 from dragoman.telemetry.metrics.catalog import METRICS

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from deployed import (
+from support.deployed import (
     ALERTS,
     DEPLOY,
     ROOT,
+    Expression,
     alerts,
     dashboard,
     labels_in,
@@ -21,7 +22,6 @@ from deployed import (
     series,
     unknown_names,
 )
-from promql import read_expression
 
 from dragoman.cli.main import VERBS
 
@@ -47,22 +47,19 @@ EXPECTED = {
 
 def existing() -> dict[str, frozenset[str]]:
     """The series of a server, and those that rules record."""
-    recorded = {
-        rule["record"]: labels_left(read_expression(rule["expr"]), series()) for rule in rules() if "record" in rule
-    }
+    recorded = {rule["record"]: labels_left(Expression(rule["expr"]), series()) for rule in rules() if "record" in rule}
     return series() | recorded
 
 
 def test_every_metric_and_label_in_a_rule_exists() -> None:
     problems = {
-        rule.get("alert", rule.get("record")): unknown_names(read_expression(rule["expr"]), existing())
-        for rule in rules()
+        rule.get("alert", rule.get("record")): unknown_names(Expression(rule["expr"]), existing()) for rule in rules()
     }
     assert {name: found for name, found in problems.items() if found} == {}
 
 
 def test_what_is_recorded_is_used() -> None:
-    used = {selector.name for rule in alerts() for selector in read_expression(rule["expr"]).selectors}
+    used = {selector.name for rule in alerts() for selector in Expression(rule["expr"]).selectors}
     assert {rule["record"] for rule in rules() if "record" in rule} - used == set()
 
 
@@ -81,7 +78,7 @@ def test_an_alert_says_what_it_is_and_what_to_do(alert: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
 def test_the_text_of_an_alert_names_labels_that_it_has(alert: dict[str, Any]) -> None:
-    left = labels_left(read_expression(alert["expr"]), existing())
+    left = labels_left(Expression(alert["expr"]), existing())
     for text in alert["annotations"].values():
         assert labels_in(text) - left == set()
 

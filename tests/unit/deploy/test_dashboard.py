@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 
-from deployed import (
+from support.deployed import (
     DEPLOY,
     FOREIGN_SERIES,
     ROOT,

@@ -201,8 +201,8 @@ NEEDED = [
 ]
 
 
-@pytest.mark.rows(("version", "where", "place"), NEEDED)
-@pytest.mark.rows("value", [GONE, None])
+@pytest.mark.parametrize(("version", "where", "place"), NEEDED)
+@pytest.mark.parametrize("value", [GONE, None])
 def test_a_required_field_that_is_missing_is_an_error(version: str, where: str, place: str, value: object) -> None:
     (problem,) = card_problems(changed(ALL[version], place, value))
     assert (problem.level, problem.field) == ("error", field(place))
@@ -210,14 +210,14 @@ def test_a_required_field_that_is_missing_is_an_error(version: str, where: str, 
     assert re.split(": | and ", problem.rule)[0] in (f"A2A {version}, {where}", f"A2A {version} schema, {where}")
 
 
-@pytest.mark.rows(("version", "where", "place"), NEEDED)
+@pytest.mark.parametrize(("version", "where", "place"), NEEDED)
 def test_a_required_field_of_another_type_is_an_error(version: str, where: str, place: str) -> None:
     first, *_ = card_problems(changed(ALL[version], place, 7))
     assert (first.level, first.field) == ("error", field(place))
 
 
-@pytest.mark.rows("place", ["name", "description", "version", "skills/0/id", "skills/0/name"])
-@pytest.mark.rows("version", ["1.0", "0.3", "0.2"])
+@pytest.mark.parametrize("place", ["name", "description", "version", "skills/0/id", "skills/0/name"])
+@pytest.mark.parametrize("version", ["1.0", "0.3", "0.2"])
 def test_a_required_text_that_is_empty_is_an_error(version: str, place: str) -> None:
     (problem,) = card_problems(changed(ALL[version], place, " "))
     assert problem[:2] == ("error", field(place))
@@ -343,7 +343,7 @@ WRONG: list[tuple[str, str, Any, str, str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.rows(("version", "place", "value", "level", "at", "rule", "found"), WRONG)
+@pytest.mark.parametrize(("version", "place", "value", "level", "at", "rule", "found"), WRONG)
 def test_what_is_wrong_is_one_problem_at_its_field(
     version: str, place: str, value: object, level: str, at: str, rule: str, found: str
 ) -> None:
@@ -427,7 +427,7 @@ def test_older_addresses_are_compared_with_the_origin_too() -> None:
     assert [each.field for each in problems] == ["url", *(f"additionalInterfaces[{index}].url" for index in range(3))]
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("data", "found"),
     [
         (b"", "nothing"),
@@ -477,7 +477,7 @@ def test_a_card_of_two_versions_is_checked_as_both() -> None:
     ]
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("card", "version", "field"),
     [
         ({}, "A2A 1.0, 4.4.1", "supportedInterfaces"),

@@ -31,7 +31,7 @@ TABLE = [
     (e.Unauthorized, -31403, 403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
 ]
 ERRORS = [row[0] for row in TABLE]
-CLASSES = pytest.mark.rows("cls", ERRORS)
+CLASSES = pytest.mark.parametrize("cls", ERRORS)
 
 
 def error_of(response: dict[str, Any]) -> e.A2AError:
@@ -53,8 +53,8 @@ def test_the_table_has_every_error_of_the_protocol() -> None:
     assert known - {e.A2AError} == set(ERRORS)
 
 
-@pytest.mark.rows(("cls", "code", "http", "status", "reason"), TABLE)
-@pytest.mark.rows("version", ["1.0", "1.1"])
+@pytest.mark.parametrize(("cls", "code", "http", "status", "reason"), TABLE)
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_1_x_errors_are_as_the_specification_says(
     version: str, cls: type[e.A2AError], code: int, http: int, status: str, reason: str
 ) -> None:
@@ -68,7 +68,7 @@ def test_1_x_errors_are_as_the_specification_says(
 
 
 @pytest.mark.requirement("S2-79")
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("cls", "code"),
     [
         (e.ParseError, -32700),
@@ -92,7 +92,7 @@ def test_0_3_has_fifteen_errors_with_their_codes(cls: type[e.A2AError], code: in
     assert rpc_error(cls(), "0.3") == {"code": code, "message": cls.text}
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("version", "cls", "code"),
     [
         ("0.3", e.ExtendedAgentCardNotConfigured, -32007),
@@ -221,7 +221,7 @@ def test_an_error_of_a_new_class_has_the_status_of_its_parent() -> None:
 
 
 @CLASSES
-@pytest.mark.rows("version", ["0.1", "0.3", "1.0", "1.1"])
+@pytest.mark.parametrize("version", ["0.1", "0.3", "1.0", "1.1"])
 def test_a_caller_reads_the_error_that_was_raised(cls: type[e.A2AError], version: str) -> None:
     raised = cls("why")
     read = error_of(rpc_failure(raised, version, 1))
@@ -247,7 +247,7 @@ def test_a_caller_reads_the_field(version: str) -> None:
     assert read.field == "message.role"
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("error", "cls", "message"),
     [
         ({"code": -32001, "message": "gone"}, e.TaskNotFound, "gone"),
@@ -266,7 +266,7 @@ def test_foreign_errors_are_read_as_far_as_they_go(error: Any, cls: type[e.A2AEr
     assert (type(read), read.message) == (cls, message)
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("status", "body", "cls"),
     [
         (404, {"error": {"details": [{"@type": "x"}, info("TASK_NOT_FOUND")]}}, e.TaskNotFound),

@@ -32,8 +32,8 @@ def refused(dialect: Any, operation: Operation, params: Any) -> InvalidParams:
     return read.value
 
 
-@pytest.mark.rows("dialect", [V1_0, V1_1])
-@pytest.mark.rows(
+@pytest.mark.parametrize("dialect", [V1_0, V1_1])
+@pytest.mark.parametrize(
     ("operation", "params", "field", "text"),
     [
         (SEND, {}, "message", "message is required"),
@@ -117,7 +117,7 @@ def test_1_x_names_the_field(dialect: Any, operation: Operation, params: Any, fi
     assert error.message.startswith(field)
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("operation", "params", "field"),
     [
         (SEND, {}, "message"),
@@ -169,7 +169,7 @@ def test_0_3_names_the_field(operation: Operation, params: Any, field: str) -> N
     assert refused(V03_RPC, operation, params).field == field
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("operation", "params", "field"),
     [
         (SEND, {}, "message"),
@@ -212,7 +212,7 @@ def test_0_3_rest_names_the_field(operation: Operation, params: Any, field: str)
     assert refused(V03_PROTO, operation, params).field == field
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("operation", "params", "field"),
     [
         (SEND, {}, "message"),
@@ -235,9 +235,9 @@ def test_0_1_names_the_field(operation: Operation, params: Any, field: str) -> N
 
 
 @pytest.mark.requirement("S0-42", "S0-46")
-@pytest.mark.rows("operation", [GET, Operation.CANCEL])
-@pytest.mark.rows("params", [b"{}", b"null", b'{"id":""}', b'{"id":null}', b""])
-@pytest.mark.rows("dialect", [V01_RPC, V03_RPC])
+@pytest.mark.parametrize("operation", [GET, Operation.CANCEL])
+@pytest.mark.parametrize("params", [b"{}", b"null", b'{"id":""}', b'{"id":null}', b""])
+@pytest.mark.parametrize("dialect", [V01_RPC, V03_RPC])
 def test_tasks_get_and_cancel_without_an_id_are_invalid_params(
     dialect: Any, operation: Operation, params: bytes
 ) -> None:

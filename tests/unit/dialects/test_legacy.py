@@ -192,7 +192,7 @@ def test_later_artifacts_have_their_place_as_index() -> None:
     assert shown["metadata"] == {"z": 1}
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("state", "word"),
     [
         (State.SUBMITTED, "submitted"),
@@ -213,8 +213,8 @@ def test_states_0_1_does_not_know_become_the_nearest(state: State, word: str) ->
 
 
 def test_a_bare_message_is_a_completed_task() -> None:
-    said = Message("m", Role.AGENT, (Part(text="yo"),), "S")
-    shown = json.loads(V01_RPC.write_result(Operation.SEND, said))
+    reply = Message("m", Role.AGENT, (Part(text="yo"),), "S")
+    shown = json.loads(V01_RPC.write_result(Operation.SEND, reply))
 
     assert UUID(shown.pop("id")).version == 4
     assert shown == {
@@ -223,7 +223,7 @@ def test_a_bare_message_is_a_completed_task() -> None:
         "history": [],
         "artifacts": [],
     }
-    read = V01_RPC.read_result(Operation.SEND, V01_RPC.write_result(Operation.SEND, said))
+    read = V01_RPC.read_result(Operation.SEND, V01_RPC.write_result(Operation.SEND, reply))
     assert isinstance(read, Task)
     assert read.text == "yo"
 

@@ -39,7 +39,7 @@ def plain(**changes: Any) -> dict[str, Any]:
 EXPECTED = Message("m", Role.USER, (Part(text="hi"),))
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "message",
     [
         plain(),
@@ -125,7 +125,7 @@ def test_a_boolean_may_be_text(text: str, value: bool) -> None:
     assert request == ListTasksRequest(include_artifacts=value)
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("given", "state"),
     [
         ("TASK_STATE_CANCELED", State.CANCELED),
@@ -150,7 +150,7 @@ def test_a_state_is_understood_in_every_spelling_and_by_its_number(given: Any, s
     assert request == ListTasksRequest(status=state)
 
 
-@pytest.mark.rows("given", ["done", 9, -1, "99", True, 1.5, [], ""])
+@pytest.mark.parametrize("given", ["done", 9, -1, "99", True, 1.5, [], ""])
 def test_what_is_no_state_is_refused_with_the_field_named(given: Any) -> None:
     with pytest.raises(InvalidParams) as caught:
         V1_0.read_request(Operation.LIST, json.dumps({"status": given}).encode())
@@ -215,7 +215,7 @@ def test_no_parameters_are_an_empty_object(params: bytes) -> None:
     assert V1_0.read_request(Operation.LIST, params) == ListTasksRequest()
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "text",
     [b"{", b'{"id":}', b"nope", b'{"id":"\xff"}', b'{"id_":"\xff"}', b'{"_"', b'{"message":{"role":1}', b'{"id":NaN}'],
 )

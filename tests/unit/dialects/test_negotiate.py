@@ -16,11 +16,11 @@ from dragoman.model.operation import Operation, SendMessageRequest
 
 ASKED = (None, *VERSIONS)
 DEFAULT = Dialects()
-for_method, for_row, answering = DEFAULT.for_method, DEFAULT.for_row, DEFAULT.response_dialect
-REST_03 = for_row(rest_row(["v1"]), None)
+for_method, answering = DEFAULT.for_method, DEFAULT.response_dialect
+REST_03 = DEFAULT.match_row(Operation.SEND, rest_row(["v1"]), None).dialect
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("header", "query", "version"),
     [
         (None, None, None),
@@ -52,15 +52,15 @@ def test_an_unknown_version_is_refused_and_the_known_ones_are_named(asked: str) 
         assert asked in caught.value.message
 
 
-@pytest.mark.rows("operation", Operation)
-@pytest.mark.rows("asked", ASKED)
+@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("asked", ASKED)
 def test_pascal_case_is_1_1_if_asked_else_1_0(operation: Operation, asked: str | None) -> None:
     choice = for_method(operation.value, asked)
 
     assert choice == (operation, V1_1 if asked == "1.1" else V1_0, False)
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("method", "operation"),
     [
         ("message/send", Operation.SEND),
@@ -73,12 +73,12 @@ def test_pascal_case_is_1_1_if_asked_else_1_0(operation: Operation, asked: str |
         ("agent/authenticatedExtendedCard", Operation.EXTENDED_CARD),
     ],
 )
-@pytest.mark.rows("asked", ASKED)
+@pytest.mark.parametrize("asked", ASKED)
 def test_these_methods_are_always_0_3(method: str, operation: Operation, asked: str | None) -> None:
     assert for_method(method, asked) == (operation, DEFAULT.v03, False)
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("method", "operation"),
     [
         ("tasks/send", Operation.SEND),
@@ -87,7 +87,7 @@ def test_these_methods_are_always_0_3(method: str, operation: Operation, asked: 
         ("tasks/pushNotification/get", Operation.GET_PUSH),
     ],
 )
-@pytest.mark.rows("asked", ASKED)
+@pytest.mark.parametrize("asked", ASKED)
 def test_these_methods_are_always_0_1(method: str, operation: Operation, asked: str | None) -> None:
     assert for_method(method, asked) == (operation, V01_RPC, False)
 
@@ -174,7 +174,9 @@ def test_every_method_of_the_table_reads_its_parameters() -> None:
     ],
 )
 def test_the_path_decides_for_row(path_is_v1: bool, asked: str | None, dialect: Any) -> None:
-    assert for_row(rest_row(["v1"] if path_is_v1 else []), asked) is dialect
+    row = rest_row(["v1"] if path_is_v1 else [])
+    match = DEFAULT.match_row(Operation.GET, row, asked)
+    assert (match.operation, match.dialect) == (Operation.GET, dialect)
 
 
 def test_a_server_may_flip_what_0_3_does_without_blocking() -> None:
@@ -182,7 +184,7 @@ def test_a_server_may_flip_what_0_3_does_without_blocking() -> None:
     rpc = dialects.for_method("message/send", None).dialect.read_values(
         Operation.SEND, {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "a"}]}}
     )
-    rest = dialects.for_row(rest_row(["v1"]), None).read_values(
+    rest = dialects.match_row(Operation.SEND, rest_row(["v1"]), None).dialect.read_values(
         Operation.SEND, {"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "a"}]}}
     )
 

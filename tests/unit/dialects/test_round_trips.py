@@ -247,8 +247,8 @@ def test_a_send_request_survives_0_1_with_the_id_its_caller_chose(request: SendM
     assert same(read, expected)
 
 
-@pytest.mark.rows("name", DIALECTS)
-@pytest.mark.rows("value", [EXACT, [EXACT], 9007199254740993, 1.0, "text", None, True, [], {}])
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("value", [EXACT, [EXACT], 9007199254740993, 1.0, "text", None, True, [], {}])
 def test_numbers_nulls_and_key_order_inside_data_stay_exactly_as_they_are(name: str, value: Any) -> None:
     dialect = DIALECTS[name]
     task = Task(

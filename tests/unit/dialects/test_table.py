@@ -10,7 +10,7 @@ from dragoman.model.error import MethodNotFound
 from dragoman.model.operation import Operation
 
 
-@pytest.mark.rows("key", table.ROWS)
+@pytest.mark.parametrize("key", table.ROWS)
 def test_every_row_has_a_dialect_that_says_the_same_of_itself(key: tuple[str, str]) -> None:
     row = table.ROWS[key]
     dialect = dialect_of(*key)
@@ -48,16 +48,16 @@ def test_an_operation_a_version_lacks_has_no_name_in_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("text", "version"),
     [("1.0", "1.0"), ("v1.0.3", "1.0"), ("0.2.5", "0.2"), ("0.9", "0.3"), ("1.7", "1.1"), ("2.0", "1.0"), ("", "1.0")],
 )
-def test_the_nearest_version_is_spoken(said: str, version: str) -> None:
-    assert table.nearest_version(said) == version
+def test_the_nearest_version_is_spoken(text: str, version: str) -> None:
+    assert table.nearest_version(text) == version
 
 
-@pytest.mark.parametrize(("said", "known"), [("0.3.0", True), ("1.9", True), ("2.0", False), ("1", False), ("", False)])
-def test_a_known_major_number_stands_before_a_point(said: str, known: bool) -> None:
-    assert table.is_supported_major(said) is known
+@pytest.mark.parametrize(("text", "known"), [("0.3.0", True), ("1.9", True), ("2.0", False), ("1", False), ("", False)])
+def test_a_known_major_number_stands_before_a_point(text: str, known: bool) -> None:
+    assert table.is_supported_major(text) is known
 
 
 def test_a_path_under_v1_is_0_3_and_every_other_1_0() -> None:

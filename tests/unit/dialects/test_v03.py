@@ -147,7 +147,7 @@ def test_the_event_reader_goes_by_kind() -> None:
                 V03_RPC.read_event(wrong)
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("state", "word"),
     [
         (State.SUBMITTED, "submitted"),
@@ -186,7 +186,7 @@ def test_a_role_that_does_not_exist_is_refused(role: Any) -> None:
         sent(plain(role=role))
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("part", "expected"),
     [
         ({"kind": "text", "text": "a"}, Part(text="a")),
@@ -236,7 +236,7 @@ def test_data_that_is_no_object_is_wrapped_as_a2a_sdk_does(value: Any) -> None:
     assert part == {"kind": "data", "data": {"value": value}, "metadata": {"x": 1, "data_part_compat": True}}
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("default", "configuration", "immediately"),
     [
         (True, {}, False),
@@ -283,7 +283,7 @@ def test_task_id_parameters_survive_the_round_trip() -> None:
     assert V03_RPC.write_params(Operation.CANCEL, request) == b'{"id":"t","metadata":{"k":1}}'
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("operation", "params", "request_"),
     [
         (Operation.GET, {"id": "t", "historyLength": 3}, GetTaskRequest("t", 3)),

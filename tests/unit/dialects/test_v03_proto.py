@@ -87,7 +87,7 @@ def sent(**params: Any) -> SendMessageRequest:
     return request
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("operation", "result", "expected"),
     [
         (Operation.SEND, TASK, {"task": TASK_JSON}),
@@ -235,7 +235,7 @@ def test_a_history_length_of_0_is_all_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("default", "said", "immediately"),
+    ("default", "members", "immediately"),
     [
         (True, {}, False),
         (False, {}, True),
@@ -246,17 +246,18 @@ def test_a_history_length_of_0_is_all_of_it() -> None:
     ],
 )
 def test_a_server_chooses_without_a_configuration_and_one_without_blocking_is_protos_false(
-    default: bool, said: dict[str, Any], immediately: bool
+    default: bool, members: dict[str, Any], immediately: bool
 ) -> None:
     request = V03Proto(blocking_by_default=default).read_values(
-        Operation.SEND, {"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "a"}]}, **said}
+        Operation.SEND,
+        {"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "a"}]}, **members},
     )
 
     assert isinstance(request, SendMessageRequest)
     assert request.configuration.return_immediately is immediately
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("operation", "params", "expected"),
     [
         (Operation.GET, {"id": "t"}, GetTaskRequest("t")),

@@ -66,7 +66,7 @@ def written(dialect: Any, operation: Operation, result: Any) -> Any:
     return json.loads(dialect.write_result(operation, result))
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     ("operation", "result", "expected"),
     [
         (Operation.SEND, TASK, {"task": TASK_JSON}),

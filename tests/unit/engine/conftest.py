@@ -12,7 +12,7 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     CancelTaskRequest,
@@ -79,9 +79,9 @@ class Engine:
         wait: bool = True,
         **configuration: Any,
     ) -> SendMessageRequest:
-        said = (*(() if text is None else (Part(text=text),)), *parts)
+        content = (*(() if text is None else (Part(text=text),)), *parts)
         task_id = task.id if isinstance(task, Task) else task
-        message = Message(message_id or str(uuid4()), Role.USER, said, context, task_id, message_metadata)
+        message = Message(message_id or str(uuid4()), Role.USER, content, context, task_id, message_metadata)
         configured = SendMessageConfiguration(return_immediately=not wait, **configuration)
         return SendMessageRequest(message, configured, metadata, tenant, new_task_id)
 

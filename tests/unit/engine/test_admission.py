@@ -7,16 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
-from dragoman import Agent, User
+from dragoman import User
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
-from dragoman.model.card import AgentExtension
 from dragoman.model.error import (
-    ExtensionSupportRequired,
     InvalidParams,
-    Overloaded,
     UnsupportedOperation,
 )
 from dragoman.model.state import State
@@ -54,15 +50,6 @@ async def test_a_caller_may_choose_the_id_of_a_task_and_go_on_with_it(start: Any
         await engine.send("more", new_task_id="mine")
 
 
-async def test_an_id_that_somebody_else_has_taken_is_refused_without_saying_so(start: Any) -> None:
-    engine = await start(asking)
-    await engine.send("go", new_task_id="taken", call=CallContext(user=User("you")))
-    with pytest.raises(InvalidParams) as caught:
-        await engine.send("go", new_task_id="taken")
-    assert str(caught.value) == "this id cannot be used: choose another"
-    assert caught.value.field == "id"
-
-
 async def test_two_messages_with_one_new_id_at_once_make_one_task(start: Any, turns: Any) -> None:
     agent = Gate()
     engine = await start(agent.run)  # whether there will be a task at all is open until the first output
@@ -98,39 +85,6 @@ async def test_two_who_choose_one_id_at_one_moment_do_not_harm_each_other(start:
     assert (sent[0].state, sent[0].text) == (State.COMPLETED, "for ada")
     assert isinstance(sent[1], InvalidParams)
     assert (await engine.get("mine", call=ada)).state is State.COMPLETED
-
-
-# Extensions
-
-
-async def test_an_extension_that_is_demanded_must_be_declared(start: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        yield sorted(ctx.extensions)
-
-    extensions = [AgentExtension("https://a", required=True), "https://b"]
-    engine = await start(Agent("test", run=run, extensions=extensions))
-    for call in (CallContext(), CallContext(extensions=frozenset({"https://b"}))):
-        for asking in (engine.send(call=call), engine.get("x", call=call), engine.list(call=call)):
-            with pytest.raises(ExtensionSupportRequired, match="https://a"):
-                await asking
-    declared = CallContext(extensions=frozenset({"https://a", "https://b"}))
-    assert (await engine.send(call=declared)).data == ["https://a", "https://b"]
-
-
-# Limits
-
-
-async def test_a_busy_server_refuses_new_work_and_takes_it_again_later(start: Any, turns: Any) -> None:
-    agent = Gate()
-    engine = await start(agent.run, settings=EngineSettings(max_tasks=2, drain=0))
-    sending = [engine.sending() for _ in range(2)]
-    await turns()
-    with pytest.raises(Overloaded, match="try again later"):
-        await engine.send()
-    agent.open.set()
-    await asyncio.gather(*sending)
-    await engine.idle()
-    assert (await engine.send()).state is State.COMPLETED
 
 
 # Races that only a store with a disk shows

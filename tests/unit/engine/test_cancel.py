@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.model.error import ServerError, TaskNotCancelable, TaskNotFound, UnsupportedOperation
+from dragoman.model.error import ServerError, TaskNotCancelable
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 from dragoman.sync import Context as SyncContext
@@ -178,42 +178,11 @@ async def test_a_generator_in_a_thread_is_closed_there(start: Any, until: Any) -
 # Who can be cancelled
 
 
-async def test_a_task_that_has_ended_cannot_be_cancelled(start: Any) -> None:
-    work = Work()
-    work.go_on.set()
-    engine = await start(work.run)
-    task = await engine.send()
-    with pytest.raises(TaskNotCancelable):
-        await engine.cancel(task)
-    assert await engine.get(task) == task
-
-
 async def test_of_two_cancels_one_wins(start: Any) -> None:
     engine = await start(Work().run)
     task = await engine.send(wait=False)
     results = await asyncio.gather(*(engine.cancel(task) for _ in range(3)), return_exceptions=True)
     assert sum(isinstance(result, TaskNotCancelable) for result in results) == 2
-
-
-async def test_an_unknown_task_cannot_be_cancelled(start: Any) -> None:
-    engine = await start(Work().run)
-    with pytest.raises(TaskNotFound):
-        await engine.cancel("nobody")
-
-
-async def test_a_waiting_task_can_be_cancelled_and_takes_no_answer(start: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        yield Ask("?")
-
-    engine = await start(run)
-    task = await engine.send()
-    await engine.idle()
-    canceled = await engine.cancel(task)
-    assert canceled.state is State.CANCELED
-    assert [message.text for message in canceled.history] == ["go", "?"]
-    with pytest.raises(UnsupportedOperation):
-        await engine.send("3", task=task)
-    assert engine.left() == {}
 
 
 async def test_a_task_that_pauses_at_this_moment_can_be_cancelled(start: Any, turns: Any) -> None:

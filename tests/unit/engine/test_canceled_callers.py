@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import pytest
 
-from dragoman.engine.accept.quota import Lease, MemoryQuota
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.quota import Lease, MemoryQuota
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import TaskNotCancelable
 from dragoman.model.operation import CancelTaskRequest, GetTaskRequest, SubscribeToTaskRequest
 from dragoman.model.state import State

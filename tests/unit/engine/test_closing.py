@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Client, Context, Part
 from dragoman.agents.functions import run as functions
 from dragoman.engine.call import CallContext, Closing
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.errors import ConfigError
 from dragoman.model.event import ArtifactUpdate
 from dragoman.model.record import Folding

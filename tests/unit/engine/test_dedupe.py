@@ -74,14 +74,6 @@ def test_an_id_typed_by_hand_leaves_no_mark(deduplicator: Deduplicator, message_
     assert deduplicator.key_of(SCOPE, structs.replace(new_message(), message_id=message_id)) is None
 
 
-def test_a_window_of_zero_turns_marks_off(store: CountingStore, clock: Clock) -> None:
-    assert Deduplicator(store, clock, 0).key_of(SCOPE, new_message()) is None
-
-
-def test_a_mark_is_good_for_the_window(deduplicator: Deduplicator, clock: Clock) -> None:
-    assert key_of(deduplicator).expires_ms == clock.now() + WINDOW * 1000
-
-
 def test_the_same_message_leaves_the_same_mark_whatever_the_case_of_its_id(
     deduplicator: Deduplicator, clock: Clock
 ) -> None:
@@ -116,18 +108,6 @@ def test_metadata_and_context_make_no_difference(deduplicator: Deduplicator) -> 
 # Finding it again.
 
 
-async def test_a_message_is_known_again_within_the_window_and_not_after(
-    deduplicator: Deduplicator, clock: Clock
-) -> None:
-    repeat = key_of(deduplicator)
-    assert await deduplicator.find(repeat) is None
-    deduplicator.add(repeat, "task")
-    clock.move(WINDOW - 0.001)
-    assert await deduplicator.find(repeat) == "task"
-    clock.move(0.001)
-    assert await deduplicator.find(repeat) is None
-
-
 async def test_a_message_that_comes_again_after_the_window_is_known_by_its_new_task(
     deduplicator: Deduplicator, clock: Clock
 ) -> None:
@@ -144,17 +124,6 @@ async def test_what_is_at_hand_is_found_without_the_store(deduplicator: Deduplic
     deduplicator.add(repeat, "task")
     assert await deduplicator.find(repeat) == "task"
     assert store.asked == 0
-
-
-async def test_after_a_restart_the_store_knows_the_message(store: CountingStore, clock: Clock) -> None:
-    message = new_message()
-    keep(store, clock, key_of(Deduplicator(store, clock, WINDOW), message), "task")
-    clock.move(60)
-    restarted = Deduplicator(store, clock, WINDOW)
-    await restarted.load()
-    assert await restarted.find(key_of(restarted, message)) == "task"
-    clock.move(WINDOW - 60)
-    assert await restarted.find(key_of(restarted, message)) is None
 
 
 async def test_a_new_message_costs_no_read(deduplicator: Deduplicator, store: CountingStore, clock: Clock) -> None:

@@ -12,7 +12,7 @@ import pytest
 from dragoman import Agent, Client, Context, File, Message, Part, State, Task
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.run import MAX_CLOSING_TEXT
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.state import Role
 from dragoman.model.task import closing_parts
 from dragoman.outputs import Ask, Done, Reply
@@ -75,9 +75,9 @@ async def test_it_stands_beside_the_artifacts_which_stay_the_answer(start: Any) 
     task = await engine.send()
     assert (task.state, task.text, task.data) == (State.COMPLETED, "one two", {"rows": 3})
     assert [artifact.artifact_id for artifact in task.artifacts] == ["test-result", "test-result-2"]
-    said, took, log = closing_of(task)
-    assert (said.text, took.data, log.raw, log.filename) == ("All done", {"took": 2}, b"x", "log.txt")
-    assert closing_parts(task) == (said, took, log)
+    closing, took, log = closing_of(task)
+    assert (closing.text, took.data, log.raw, log.filename) == ("All done", {"took": 2}, b"x", "log.txt")
+    assert closing_parts(task) == (closing, took, log)
     assert task.files == [log]
     assert await engine.states(task) == [State.SUBMITTED, State.WORKING, State.COMPLETED]
 

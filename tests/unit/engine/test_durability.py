@@ -22,12 +22,12 @@ class Talking:
 
     def __init__(self, value: Any = "word ") -> None:
         self.value = value
-        self.said = 0
+        self.sent = 0
         self.most = 100_000
 
     async def run(self, ctx: Any) -> Any:
-        while self.said < self.most:
-            self.said += 1
+        while self.sent < self.most:
+            self.sent += 1
             yield self.value
 
 
@@ -52,11 +52,11 @@ async def test_the_agent_gets_256_events_ahead_of_the_disk_and_not_more(
     held_store.release(100)
     await turns(1000)
     assert held_store.events == MAX_AHEAD_EVENTS
-    agent.most = agent.said
+    agent.most = agent.sent
     held_store.release()
     task = await sending
     assert task.state is State.COMPLETED
-    assert task.text == "word " * agent.said
+    assert task.text == "word " * agent.sent
 
 
 async def test_large_events_fill_the_window_by_their_size(start: Any, held_store: Any, turns: Any) -> None:
@@ -66,10 +66,10 @@ async def test_large_events_fill_the_window_by_their_size(start: Any, held_store
     engine = await start(agent.run, store=held_store)
     sending = engine.sending()
     await turns(300)
-    assert agent.said == 4  # the fourth goes over a megabyte
+    assert agent.sent == 4  # the fourth goes over a megabyte
     held_store.release(2)  # the task with its status, and the first value
     await turns(300)
-    assert agent.said == 5
+    assert agent.sent == 5
     held_store.release()
     assert len((await sending).artifacts) == 40
     assert MAX_AHEAD_BYTES == 1_000_000
@@ -103,9 +103,9 @@ async def test_an_agent_that_waits_for_room_can_be_cancelled(start: Any, held_st
     held_store.release()
     assert (await cancelling).state is State.CANCELED
     assert (await sending).state is State.CANCELED
-    said = agent.said
+    sent = agent.sent
     await engine.idle()
-    assert agent.said == said
+    assert agent.sent == sent
 
 
 async def test_a_skill_that_times_out_while_it_waits_for_room_fails(

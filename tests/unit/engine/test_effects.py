@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 
 from dragoman import Agent, Context, Failed
-from dragoman.engine.accept.quota import Lease, MemoryQuota
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.quota import Lease, MemoryQuota
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import TaskNotFound
 from dragoman.model.message import Message
 from dragoman.model.state import State

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from typing import Any
 
 import pytest
 
-from dragoman import Failed, Rejected
-from dragoman.engine.operations import EngineSettings
+from dragoman import Failed
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 
@@ -22,20 +21,6 @@ def raising(error: BaseException, *before: Any) -> Any:
         raise error
 
     return run
-
-
-@pytest.mark.requirement("S2-6")
-async def test_a_public_failure_is_read_by_the_caller(start: Any) -> None:
-    engine = await start(raising(Failed("no flights to Porto")))
-    task = await engine.send()
-    assert (task.state, task.error) == (State.FAILED, "no flights to Porto")
-    assert await engine.states(task) == [State.SUBMITTED, State.WORKING, State.FAILED]
-
-
-async def test_a_rejection_is_read_by_the_caller(start: Any) -> None:
-    engine = await start(raising(Rejected("not my job")))
-    task = await engine.send()
-    assert (task.state, task.error) == (State.REJECTED, "not my job")
 
 
 @pytest.mark.requirement("S2-102")
@@ -65,13 +50,6 @@ async def test_what_was_streamed_before_the_failure_stays(start: Any) -> None:
     assert task.error == "sorry"
 
 
-@pytest.mark.requirement("S2-103")
-async def test_the_stream_of_a_crashing_agent_ends(start: Any) -> None:
-    engine = await start(raising(ZeroDivisionError(), "one"))
-    records = await engine.stream()
-    assert records[-1].state is State.FAILED
-
-
 class Odd(BaseException):
     """Neither an Exception nor a way to stop the process."""
 
@@ -86,14 +64,6 @@ async def test_whatever_an_agent_raises_ends_its_task_and_never_the_server(start
     task = await engine.send()
     assert task.state is State.FAILED
     assert task.error.startswith("execution failed: Internal error")
-
-
-async def test_leaving_the_process_is_no_way_to_end_a_task(start: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        yield sys.exit("bye")
-
-    engine = await start(run)
-    assert (await engine.send()).state is State.FAILED
 
 
 async def test_a_cancel_of_the_agents_own_making_is_a_failure(start: Any) -> None:

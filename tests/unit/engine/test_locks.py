@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dragoman.engine.accept.locks import KeyedLocks
+from dragoman.engine.locks import KeyedLocks
 
 
 class Visits:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Context
 from dragoman.errors import ConfigError
@@ -62,7 +62,7 @@ async def resumed(engine: Any, task: Any, name: str = "Ann") -> Any:
     return await engine.get(task)
 
 
-def said(task: Any) -> list[Any]:
+def texts(task: Any) -> list[Any]:
     return [message.text or message.data for message in task.history if message.role is Role.USER]
 
 
@@ -77,7 +77,7 @@ async def test_messages_are_kept_and_the_login_alone_answers(start: Any, tmp_pat
         assert (await engine.get(task)).history == again.history
     ended = await resumed(engine, task)
     assert (ended.state, ended.text) == (State.COMPLETED, "Hello Ann")
-    assert said(ended)[1:] == ["note 0", "note 1", "note 2"]
+    assert texts(ended)[1:] == ["note 0", "note 1", "note 2"]
     # As it was written down, not only as it is told.
     assert (await engine.get(ended)).history == ended.history
 
@@ -123,7 +123,7 @@ async def test_after_a_restart_nothing_else_continues_it(start: Any, tmp_path: P
     await before.connection.close()
     after = await start(calendar(), store=SqliteStore(tmp_path / "tasks.db"))
     again = await after.send("after", parts=FORGED, task=task)
-    assert (again.state, said(again)) == (State.AUTH_REQUIRED, ["go", "before", "after"])
+    assert (again.state, texts(again)) == (State.AUTH_REQUIRED, ["go", "before", "after"])
     with pytest.raises(InvalidParams):
         await after.service.resume(task.id, {"name": "Administrator"})
     assert (await resumed(after, task)).text == "Hello Ann"
@@ -139,25 +139,25 @@ async def test_a_handle_ends_with_its_task(start: Any) -> None:
 
 
 async def test_a_low_level_run_is_continued_by_the_handle_and_reads_the_notes_once(start: Any) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def run(ctx: Any) -> Any:
         if ctx.resume is None:
             yield Ask("log in", ref={"n": 1}, auth=True, url=link)
             return
-        heard.append((ctx.resume.ref, ctx.resume.data, ctx.message.data))
+        received.append((ctx.resume.ref, ctx.resume.data, ctx.message.data))
         async with aclosing(ctx.messages()) as messages:
-            heard.append((await anext(messages)).text)
-        yield "done" if len(heard) > 2 else Ask("again", auth=True, url=link)
+            received.append((await anext(messages)).text)
+        yield "done" if len(received) > 2 else Ask("again", auth=True, url=link)
 
     engine = await start(run)
     task = await engine.send()
     await engine.send("a note", parts=FORGED, task=task)
     await log_in(engine, task, "Ann")
-    assert heard == [({"n": 1}, {"name": "Ann"}, {"name": "Ann"}), "a note"]
+    assert received == [({"n": 1}, {"name": "Ann"}, {"name": "Ann"}), "a note"]
     await engine.send("another", task=task)
     assert (await resumed(engine, task, "Bea")).text == "done"
-    assert heard[2:] == [(None, {"name": "Bea"}, {"name": "Bea"}), "another"]
+    assert received[2:] == [(None, {"name": "Bea"}, {"name": "Bea"}), "another"]
 
 
 async def test_a_skill_reads_the_notes_with_the_messages_of_a_task_at_work(start: Any) -> None:

@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 from dragoman import Agent, File, Part
-from dragoman.engine.execute.outputs import OutputMetadata
+from dragoman.engine.ports.agent import OutputMetadata
 from dragoman.model.error import InvalidAgentResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import PROGRESS_KEY, Message
@@ -458,12 +458,14 @@ async def test_each_progress_message_is_an_event_with_its_measure(start: Any) ->
 
     engine = await start(run)
     task = await engine.send()
-    told = [event for event in await engine.journal(task) if isinstance(event, StatusUpdate) and event.status.message]
-    assert [(event.status.state, event.status.message.text) for event in told] == [
+    progress = [
+        event for event in await engine.journal(task) if isinstance(event, StatusUpdate) and event.status.message
+    ]
+    assert [(event.status.state, event.status.message.text) for event in progress] == [
         (State.WORKING, "half"),
         (State.WORKING, "more"),
     ]
-    assert [event.metadata for event in told] == [{"done": 1, "total": 2}, None]
+    assert [event.metadata for event in progress] == [{"done": 1, "total": 2}, None]
 
 
 async def test_an_artifact_can_be_sent_in_pieces_exactly_as_given(start: Any) -> None:

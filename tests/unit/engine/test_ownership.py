@@ -12,9 +12,9 @@ from dragoman.bus.local import LocalBus
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.outputs import Ask
 from dragoman.engine.operations import Service
-from dragoman.engine.ownership.port import Claim, ClaimedTask, OwnershipLost
-from dragoman.engine.ownership.sole import SoleOwner
 from dragoman.engine.ports.agent import Plan
+from dragoman.engine.ports.ownership import Claim, ClaimedTask, OwnershipLost
+from dragoman.engine.ports.sole import SoleOwner
 from dragoman.engine.ports.store import StoredTask, Write
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ServerError
@@ -99,8 +99,8 @@ class FencedStore(MemoryStore):
 
 
 def message(text: str, task_id: str | None = None, *, wait: bool = True) -> SendMessageRequest:
-    said = Message("m1", Role.USER, (Part(text=text),), None, task_id)
-    return SendMessageRequest(said, SendMessageConfiguration(return_immediately=not wait))
+    user_message = Message("m1", Role.USER, (Part(text=text),), None, task_id)
+    return SendMessageRequest(user_message, SendMessageConfiguration(return_immediately=not wait))
 
 
 @pytest.fixture

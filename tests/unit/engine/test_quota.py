@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.clocks import SettableClock
 
 from dragoman import Agent, User
-from dragoman.engine.accept import quota as quota_module
-from dragoman.engine.accept.quota import (
+from dragoman.engine import quota as quota_module
+from dragoman.engine.call import CallContext
+from dragoman.engine.quota import (
     SMALL_REQUEST_BYTES,
     CallerCounter,
     Lease,
@@ -21,11 +23,9 @@ from dragoman.engine.accept.quota import (
     RateLimiter,
     caller_of,
 )
-from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import InvalidParams, Overloaded
 from dragoman.model.operation import SubscribeToTaskRequest
-from dragoman.model.part import Part
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 from dragoman.stores.memory import MemoryStore
@@ -284,13 +284,6 @@ async def test_runs_that_begin_again_after_a_crash_count_for_their_users(start: 
     await engine.idle()
 
 
-async def test_a_message_with_too_many_parts_is_refused_by_name(start: Any) -> None:
-    engine = await start(Gate().run, settings=limited(max_parts=3))
-    with pytest.raises(InvalidParams, match="3 parts at most, not 4") as caught:
-        await engine.send(parts=(Part(text="x"),) * 3)
-    assert (caught.value.field, caught.value.metadata) == ("message.parts", {"limit": "parts"})
-
-
 # Streams
 
 
@@ -420,29 +413,16 @@ def test_there_is_room_for_so_many_callers_and_no_more(clock: Clock, monkeypatch
     assert refused(rate, "address 999")
 
 
-class Wall:
-    """A clock that can be set back."""
-
-    def __init__(self) -> None:
-        self.time = 1_800_000_000_000
-
-    def now(self) -> int:
-        return self.time
-
-    def call_later(self, seconds: float, callback: Any) -> Any:
-        raise NotImplementedError
-
-
 def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
-    wall = Wall()
-    rate = RateLimiter(1, 2, wall)
+    clock = SettableClock()
+    rate = RateLimiter(1, 2, clock)
     for _ in range(2):
         rate.take(ALICE)
-    wall.time -= 3_600_000
+    clock.jump(-3600)
     assert [refused(rate), refused(rate), refused(rate)] == [None, None, 1]
     for number in range(10):
         rate.take(f"address {number}")
-    wall.time += 10_000
+    clock.jump(10)
     rate.take(BOB)
     assert len(rate) == 1
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from dragoman import Agent, Client, Context, State
-from dragoman.engine.execute.outputs import OutputMetadata
+from dragoman.engine.ports.agent import OutputMetadata
 from dragoman.errors import (
     A2AError,
     ContentTypeNotSupported,
@@ -20,7 +20,6 @@ from dragoman.errors import (
     Unauthorized,
 )
 from dragoman.model.message import ERROR_KEY
-from dragoman.outputs import Ask
 from dragoman.server.agent.base import Backend
 from dragoman.testing import served
 
@@ -128,25 +127,6 @@ async def test_a_caller_who_does_not_wait_gets_a_task_which_fails(start: Any) ->
     go.set()
     failed = await engine.until_state(task, State.FAILED)
     assert (failed.error, mark_of(failed)["reason"], failed.text) == ("no such city", "INVALID_PARAMS", "one")
-
-
-async def test_a_stream_begins_with_the_task_and_ends_with_its_failure(start: Any) -> None:
-    engine = await start(raising(InvalidParams("no such city"), "one "))
-    records = await engine.stream()
-    assert records[0].generation == 1
-    assert (records[-1].state, records[-1].event.status.message.text) == (State.FAILED, "no such city")
-
-
-async def test_an_answer_to_a_task_fails_that_task(start: Any) -> None:
-    async def run(ctx: Context) -> Any:
-        if ctx.resume is None:
-            yield Ask("Where to?")
-        raise InvalidParams(f"no such city: {ctx.latest.text}")
-
-    engine = await start(run)
-    task = await engine.send()
-    failed = await engine.send("Atlantis", task=task)
-    assert (failed.id, failed.state, failed.error) == (task.id, State.FAILED, "no such city: Atlantis")
 
 
 async def test_a_follow_up_to_a_working_task_gets_that_task(start: Any) -> None:

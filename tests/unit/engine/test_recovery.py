@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
 from msgspec import structs
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Context, User
 from dragoman.engine.call import CallContext
@@ -148,12 +148,12 @@ async def test_tasks_that_never_began_run(start: Any, turns: Any) -> None:
         ran.append((ctx.text, ctx.user and ctx.user.id, ctx.metadata))
         if ctx.text == "first":
             await asyncio.Event().wait()
-        heard = []
+        received = []
         if ctx.text == "second":
             async for message in ctx.messages():
-                heard.append(message.text)
+                received.append(message.text)
                 break
-        yield f"{ctx.text} heard {heard}"
+        yield f"{ctx.text} heard {received}"
 
     me = CallContext(user=User("me", permissions=frozenset({"p"})))
     before = await start(run)

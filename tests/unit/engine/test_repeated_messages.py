@@ -8,12 +8,11 @@ from uuid import uuid4
 
 import pytest
 
-from dragoman import User
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
-from dragoman.outputs import Ask, Reply
+from dragoman.outputs import Reply
 
 
 class Counting:
@@ -28,59 +27,6 @@ class Counting:
         self.runs += 1
         await self.go_on.wait()
         yield f"run {self.runs}"
-
-
-async def test_a_repeat_gives_the_first_task_and_says_so(start: Any) -> None:
-    agent, message_id = Counting(), str(uuid4())
-    engine = await start(agent.run)
-    first = await engine.answer("go", message_id=message_id)
-    again = await engine.answer("go", message_id=message_id)
-    assert (first.repeat, again.repeat) == (False, True)
-    assert again.result == first.result
-    assert agent.runs == 1
-    assert len(again.result.history) == 1
-
-
-async def test_a_repeat_while_the_first_is_under_way_waits_for_it(start: Any, turns: Any) -> None:
-    agent, message_id = Counting(), str(uuid4())
-    agent.go_on.clear()
-    engine = await start(agent.run)
-    answers = [asyncio.create_task(engine.answer("go", message_id=message_id)) for _ in range(5)]
-    await turns()
-    agent.go_on.set()
-    results = await asyncio.gather(*answers)
-    assert sorted(answer.repeat for answer in results) == [False, True, True, True, True]
-    assert len({answer.result.id for answer in results}) == 1
-    assert agent.runs == 1
-
-
-async def test_a_repeated_stream_shows_the_task_from_its_beginning_also_when_it_has_ended(start: Any) -> None:
-    agent, message_id = Counting(), str(uuid4())
-    engine = await start(agent.run)
-    first = await engine.stream("go", message_id=message_id)
-    again = await engine.service.stream(CallContext(), engine.request("go", message_id=message_id))
-    assert again.repeat is True
-    records = [record async for batch in again.batches for record in batch.records]
-    assert [(record.generation, record.body) for record in records] == [
-        (record.generation, record.body) for record in first
-    ]
-    assert agent.runs == 1
-
-
-async def test_a_repeated_answer_shows_what_came_of_it(start: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        yield Ask("?") if ctx.resume is None else "done"
-
-    engine = await start(run)
-    task = await engine.send()
-    message_id = str(uuid4())
-    ended = await engine.send("3", task=task, message_id=message_id)
-    again = await engine.answer("3", task=task, message_id=message_id)
-    assert (again.repeat, again.result) == (True, ended)
-    records = await engine.stream("3", task=task, message_id=message_id)
-    assert records[-1].state is State.COMPLETED
-    assert records[-1].event.text == "done"
-    assert [message.text for message in (await engine.get(task)).history] == ["go", "?", "3"]
 
 
 async def test_a_repeated_word_to_a_task_at_work_is_told_once(start: Any, turns: Any) -> None:
@@ -121,16 +67,6 @@ async def test_ids_typed_by_hand_are_never_repeats(start: Any, message_id: str) 
     assert agent.runs == 2
 
 
-async def test_the_same_id_with_other_words_or_from_somebody_else_is_no_repeat(start: Any) -> None:
-    agent, message_id = Counting(), str(uuid4())
-    engine = await start(agent.run)
-    await engine.send("go", message_id=message_id)
-    await engine.send("stop", message_id=message_id)
-    await engine.send("go", message_id=message_id, call=CallContext(user=User("me")))
-    await engine.send("go", message_id=message_id, tenant="other")
-    assert agent.runs == 4
-
-
 async def test_after_the_window_a_message_is_new(start: Any, clock: Any) -> None:
     agent, message_id = Counting(), str(uuid4())
     engine = await start(agent.run, settings=EngineSettings(dedupe=60, drain=0))
@@ -140,14 +76,6 @@ async def test_after_the_window_a_message_is_new(start: Any, clock: Any) -> None
     assert agent.runs == 1
     clock.move(0.001)
     await engine.send("go", message_id=message_id)
-    assert agent.runs == 2
-
-
-async def test_repeats_can_be_turned_off(start: Any) -> None:
-    agent, message_id = Counting(), str(uuid4())
-    engine = await start(agent.run, settings=EngineSettings(dedupe=0, drain=0))
-    for _ in range(2):
-        await engine.send("go", message_id=message_id)
     assert agent.runs == 2
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import Overloaded
 from dragoman.model.operation import SubscribeToTaskRequest
 from dragoman.outputs import Reply
@@ -25,10 +25,10 @@ class Ends:
     """What was told of the ends of streams: the kind of exception, and whether the last batch was reached."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[type[BaseException] | None, bool]] = []
+        self.reports: list[tuple[type[BaseException] | None, bool]] = []
 
     def __call__(self, error: BaseException | None, is_complete: bool) -> None:
-        self.told.append((None if error is None else type(error), is_complete))
+        self.reports.append((None if error is None else type(error), is_complete))
 
 
 async def speak(_: object) -> AsyncIterator[str]:
@@ -53,8 +53,8 @@ async def open_stream(engine: Any, ends: Ends, caller: str = "") -> Any:
 async def test_a_stream_that_is_read_to_its_end_ends_without_an_error(start: Any) -> None:
     ends = Ends()
     async for _ in await open_stream(await start(speak), ends):
-        assert not ends.told
-    assert ends.told == [(None, True)]
+        assert not ends.reports
+    assert ends.reports == [(None, True)]
 
 
 async def test_a_reader_who_leaves_with_the_last_batch_has_everything(start: Any) -> None:
@@ -63,14 +63,14 @@ async def test_a_reader_who_leaves_with_the_last_batch_has_everything(start: Any
         async for batch in batches:
             if batch.ended:
                 break
-    assert ends.told == [(GeneratorExit, True)]
+    assert ends.reports == [(GeneratorExit, True)]
 
 
 async def test_a_reader_who_leaves_before_has_not(start: Any) -> None:
     ends = Ends()
     async with aclosing(await open_stream(await start(Silent().run), ends)) as batches:
         await anext(batches)
-    assert ends.told == [(GeneratorExit, False)]
+    assert ends.reports == [(GeneratorExit, False)]
 
 
 async def test_a_reader_who_is_canceled_while_it_waits_ends_the_stream(start: Any) -> None:
@@ -83,11 +83,11 @@ async def test_a_reader_who_is_canceled_while_it_waits_ends_the_stream(start: An
 
     reader = asyncio.ensure_future(read())
     await turns()
-    assert not ends.told
+    assert not ends.reports
     reader.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reader
-    assert ends.told == [(asyncio.CancelledError, False)]
+    assert ends.reports == [(asyncio.CancelledError, False)]
 
 
 async def test_a_server_that_stops_ends_a_stream_before_its_last_batch(start: Any) -> None:
@@ -100,7 +100,7 @@ async def test_a_server_that_stops_ends_a_stream_before_its_last_batch(start: An
     async for _ in batches:
         pass
     await closing
-    assert ends.told == [(None, False)]
+    assert ends.reports == [(None, False)]
 
 
 async def test_a_stream_that_gets_no_slot_any_more_ends_with_that(start: Any) -> None:
@@ -110,17 +110,17 @@ async def test_a_stream_that_gets_no_slot_any_more_ends_with_that(start: Any) ->
     await anext(batches)
     with pytest.raises(Overloaded):
         await anext(refused)
-    assert (first.told, second.told) == ([], [(Overloaded, False)])
+    assert (first.reports, second.reports) == ([], [(Overloaded, False)])
     agent.may_end.set()
     async for _ in batches:
         pass
-    assert first.told == [(None, True)]
+    assert first.reports == [(None, True)]
 
 
 async def test_a_stream_that_nobody_reads_does_not_end(start: Any) -> None:
     ends = Ends()
     await (await open_stream(await start(speak), ends)).aclose()
-    assert not ends.told
+    assert not ends.reports
 
 
 async def test_the_stream_of_a_mere_reply_ends_too(start: Any) -> None:
@@ -133,7 +133,7 @@ async def test_the_stream_of_a_mere_reply_ends_too(start: Any) -> None:
         pass
     async with aclosing(await open_stream(engine, left)) as batches:
         await anext(batches)
-    assert (ends.told, left.told) == ([(None, True)], [(GeneratorExit, True)])
+    assert (ends.reports, left.reports) == ([(None, True)], [(GeneratorExit, True)])
 
 
 @pytest.mark.parametrize("after", [None, 1])
@@ -146,5 +146,5 @@ async def test_a_subscription_ends_too_from_a_snapshot_and_from_a_position(start
     await anext(stream.batches)
     agent.may_end.set()
     async for _ in stream.batches:
-        assert not ends.told
-    assert ends.told == [(None, True)]
+        assert not ends.reports
+    assert ends.reports == [(None, True)]

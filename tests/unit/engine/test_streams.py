@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.writer import MAX_WINDOW_EVENTS
-from dragoman.engine.operations import EngineSettings
 from dragoman.engine.ports.store import Sweep
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ServerError, UnsupportedOperation
 from dragoman.model.record import Folding
 from dragoman.model.state import State
-from dragoman.model.task import Task
 from dragoman.outputs import Ask
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
@@ -37,20 +36,20 @@ class Steps:
 
     def __init__(self) -> None:
         self.next = asyncio.Semaphore(0)
-        self.said = 0
+        self.count = 0
 
     async def run(self, ctx: Any) -> Any:
         if ctx.resume is not None:
             yield "resumed "
         while True:
             await self.next.acquire()
-            if ctx.text == "ask" and self.said == 2:
-                self.said += 1
+            if ctx.text == "ask" and self.count == 2:
+                self.count += 1
                 yield Ask("?")
                 return
-            if self.said >= 4:
+            if self.count >= 4:
                 return
-            self.said += 1
+            self.count += 1
             yield f"{self.said} "
 
 
@@ -60,60 +59,6 @@ def let(agent: Steps, steps: int = 9) -> None:
 
 
 # SendStreamingMessage
-
-
-async def test_a_stream_ends_at_a_terminal_state(start: Any) -> None:
-    agent = Steps()
-    let(agent)
-    engine = await start(agent.run)
-    stream = await engine.service.stream(CallContext(), engine.request())
-    batches = [batch async for batch in stream.batches]
-    assert [batch.ended for batch in batches][-1] is True
-    assert not any(batch.ended for batch in batches[:-1])
-    assert batches[-1].records[-1].state is State.COMPLETED
-
-
-async def test_a_stream_ends_at_input_required(start: Any) -> None:
-    agent = Steps()
-    let(agent)
-    engine = await start(agent.run)
-    assert (await engine.stream("ask"))[-1].state is State.INPUT_REQUIRED
-
-
-async def test_a_stream_stays_open_at_auth_required(start: Any, until: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        yield Ask("log in", auth=True, url=link) if ctx.resume is None else "done"
-
-    engine = await start(run)
-    streaming = asyncio.create_task(engine.stream())
-    await until(lambda: engine.service._tasks.live)
-    (task_id,) = engine.service._tasks.live
-    task = await engine.until_state(task_id, State.AUTH_REQUIRED)
-    await engine.idle()
-    assert not streaming.done()
-    await engine.service.resume(handle_of(task))
-    records = await streaming
-    assert [record.state for record in records if record.state] == [
-        State.SUBMITTED,
-        State.WORKING,
-        State.AUTH_REQUIRED,
-        State.WORKING,
-        State.COMPLETED,
-    ]
-
-
-async def test_a_streamed_answer_begins_with_the_task_and_ends_with_it(start: Any) -> None:
-    agent = Steps()
-    let(agent, 20)
-    engine = await start(agent.run)
-    asked = await engine.stream("ask")
-    task = asked[0].event
-    records = await engine.stream("3", task=task.id)
-    assert isinstance(records[0].event, Task)
-    assert records[0].event.state is State.WORKING
-    assert records[0].event.history[-1].text == "3"
-    assert numbers(records) == counting(numbers(asked)[-1] + 1, numbers(records)[-1])
-    assert records[-1].state is State.COMPLETED
 
 
 async def test_history_length_shortens_the_first_event_only(start: Any) -> None:
@@ -155,98 +100,6 @@ async def test_a_subscription_begins_with_the_task_as_it_is_and_misses_nothing(s
     for record in records[1:]:
         folding.apply(record.event)
     assert folding.task() == await engine.get(task)
-
-
-async def test_a_subscription_stays_open_across_a_question(start: Any, turns: Any) -> None:
-    agent = Steps()
-    engine = await start(agent.run)
-    task = await engine.send("ask", wait=False)
-    reading = asyncio.create_task(engine.follow(task))
-    let(agent)
-    await engine.until_state(task, State.INPUT_REQUIRED)
-    await engine.idle()
-    assert not reading.done()
-    let(agent)
-    ended = await engine.send("3", task=task)
-    records = await reading
-    assert records[-1].generation == ended.generation
-    assert numbers(records) == counting(records[0].generation, ended.generation)
-
-
-async def test_a_waiting_task_can_be_subscribed_to(start: Any, turns: Any) -> None:
-    agent = Steps()
-    let(agent, 20)
-    engine = await start(agent.run)
-    task = await engine.send("ask")
-    await engine.idle()
-    reading = asyncio.create_task(engine.follow(task))
-    await turns()
-    ended = await engine.send("3", task=task)
-    records = await reading
-    assert records[0].event.state is State.INPUT_REQUIRED
-    assert numbers(records) == counting(task.generation, ended.generation)
-
-
-async def test_an_ended_task_has_nothing_to_subscribe_to(start: Any) -> None:
-    agent = Steps()
-    let(agent)
-    engine = await start(agent.run)
-    task = await engine.send()
-    for after in (None, task.generation, task.generation + 1, -1, 10**12):
-        with pytest.raises(UnsupportedOperation):
-            await engine.subscribe(task, after)
-
-
-async def test_after_a_number_come_the_next_ones_at_once_also_of_an_ended_task(start: Any) -> None:
-    agent = Steps()
-    let(agent)
-    engine = await start(agent.run)
-    whole = await engine.stream()
-    task = whole[0].event
-    await engine.idle()
-    for after in range(len(whole)):
-        records = await engine.follow(task, after)
-        assert [(record.generation, record.body) for record in records] == [
-            (record.generation, record.body) for record in whole[after:]
-        ]
-
-
-async def test_after_a_number_of_a_live_task_there_is_no_snapshot_and_no_gap(start: Any, turns: Any) -> None:
-    agent = Steps()
-    engine = await start(agent.run)
-    task = await engine.send(wait=False)
-    let(agent, 3)
-    await turns()
-    readings = [asyncio.create_task(engine.follow(task, after)) for after in (0, 1, 2, 3)]
-    await turns()
-    let(agent)
-    for after, reading in enumerate(readings):
-        assert numbers(await reading)[0] == after + 1
-    assert len({reading.result()[-1].generation for reading in readings}) == 1
-
-
-async def test_a_number_from_nowhere_is_answered_as_if_there_were_none(start: Any, turns: Any) -> None:
-    agent = Steps()
-    engine = await start(agent.run)
-    task = await engine.send(wait=False)
-    await turns()
-    readings = [asyncio.create_task(engine.follow(task, after)) for after in (99, -1)]
-    await turns()
-    let(agent)
-    for reading in readings:
-        assert isinstance((await reading)[0].event, Task)
-
-
-async def test_everybody_gets_the_same_bytes(start: Any, turns: Any) -> None:
-    agent = Steps()
-    engine = await start(agent.run)
-    task = await engine.send(wait=False)
-    readings = [asyncio.create_task(engine.follow(task, 0)) for _ in range(5)]
-    await turns()
-    let(agent)
-    bodies = [[record.body for record in await reading] for reading in readings]
-    assert all(body == bodies[0] for body in bodies)
-    assert all(b"generation" not in body for body in bodies[0])
 
 
 # Slow readers

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.engine.accept.quota import caller_of
 from dragoman.engine.execute.containment import RunOwner, set_run_owner
 from dragoman.engine.execute.threads import WARN_SECONDS, FairThreadPool, LoopThreads, in_thread
+from dragoman.engine.quota import caller_of
 from dragoman.model.user import User
 
 SECONDS = 10

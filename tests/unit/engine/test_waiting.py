@@ -7,12 +7,12 @@ import threading
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.runner import CANCEL_GRACE_SECONDS
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
 from dragoman.outputs import Ask, Reply
@@ -40,21 +40,6 @@ class Gate:
 # Long polls
 
 
-async def test_a_long_poll_waits_until_the_task_is_newer(start: Any, clock: Any, turns: Any) -> None:
-    agent = Gate()
-    engine = await start(agent.run)
-    task = await engine.send(wait=False)
-    known = (await engine.until_state(task, State.WORKING)).generation
-    getting = asyncio.create_task(engine.get(task, current_generation=known))
-    await clock.advance(29)
-    assert not getting.done()
-    agent.open.set()
-    assert (await getting).generation > known
-    assert clock.pending == 0
-    await engine.idle()
-    assert engine.left() == {}
-
-
 async def test_a_long_poll_gives_up_after_its_time_with_the_task_as_it_is(start: Any, clock: Any, turns: Any) -> None:
     engine = await start(Gate().run, settings=EngineSettings(long_poll=30, drain=0))
     task = await engine.send(wait=False)
@@ -65,17 +50,6 @@ async def test_a_long_poll_gives_up_after_its_time_with_the_task_as_it_is(start:
     await clock.advance(0.1)
     assert await getting == task
     assert "listeners" not in engine.left()
-
-
-async def test_a_long_poll_answers_at_once_when_there_is_news_or_never_will_be(start: Any, clock: Any) -> None:
-    agent = Gate()
-    agent.open.set()
-    engine = await start(agent.run)
-    task = await engine.send()
-    assert await engine.get(task, current_generation=task.generation - 1) == task
-    assert await engine.get(task, current_generation=task.generation) == task  # it has ended
-    assert await engine.get(task, current_generation=0) == task
-    assert clock.pending == 0
 
 
 async def test_a_long_poll_of_a_parked_task_hears_of_its_answer(start: Any, turns: Any) -> None:

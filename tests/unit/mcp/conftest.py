@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jsonschema
 import pytest
 from mcp import Client
+from unit.mcp import foreign_agent
 
 from dragoman.mcp.serve import McpOptions
 from dragoman.mcp.server import McpServer
@@ -86,23 +84,10 @@ def hosted(mode: str) -> Hosted:
     return host
 
 
-@pytest.fixture(scope="session")
-def foreign_module() -> Iterator[ModuleType]:
-    # By path: in importlib mode no folder of tests is on sys.path.
-    spec = importlib.util.spec_from_file_location("foreign_agent", HERE / "foreign_agent.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["foreign_agent"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["foreign_agent"]
-
-
 @pytest.fixture
-def foreign(foreign_module: ModuleType) -> Iterator[Any]:
+def foreign() -> Iterator[Any]:
     """An agent written by hand, served; its `url` is where."""
-    agent = foreign_module.ForeignAgent()
+    agent = foreign_agent.ForeignAgent()
     with served(agent) as url:
         agent.url = url
         agent.offers(url)
@@ -110,9 +95,9 @@ def foreign(foreign_module: ModuleType) -> Iterator[Any]:
 
 
 @pytest.fixture
-def other(foreign_module: ModuleType) -> Iterator[Any]:
+def other() -> Iterator[Any]:
     """One more of them, for tests with two."""
-    agent = foreign_module.ForeignAgent()
+    agent = foreign_agent.ForeignAgent()
     with served(agent) as url:
         agent.url = url
         agent.offers(url)

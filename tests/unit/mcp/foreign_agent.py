@@ -121,7 +121,7 @@ class ForeignAgent:
 
 async def answer(send: Callable[..., Any], status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
     """Answer a request."""
-    said = {"Content-Type": "application/json", "Content-Length": str(len(body))} | (headers or {})
-    pairs = [(name.encode(), value.encode()) for name, value in said.items()]
+    fields = {"Content-Type": "application/json", "Content-Length": str(len(body))} | (headers or {})
+    pairs = [(name.encode(), value.encode()) for name, value in fields.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})

@@ -30,8 +30,8 @@ def replying(*parts: dict[str, Any]) -> Any:
                 "skills": [],
             }
         else:
-            said = {"kind": "message", "messageId": "said/1", "role": "agent", "parts": parts}
-            answer = {"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": said}
+            reply = {"kind": "message", "messageId": "said/1", "role": "agent", "parts": parts}
+            answer = {"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": reply}
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(answer).encode()})

@@ -143,8 +143,8 @@ def wants_login(url: str | None) -> dict[str, Any]:
     parts = [{"kind": "text", "text": "Log in, give your password"}]
     if url:
         parts.append({"kind": "file", "file": {"uri": url}})
-    said = {"messageId": "m", "role": "agent", "parts": parts}
-    return {"id": "1", "status": {"state": "auth-required", "message": said}}
+    question = {"messageId": "m", "role": "agent", "parts": parts}
+    return {"id": "1", "status": {"state": "auth-required", "message": question}}
 
 
 async def test_permission_is_given_elsewhere_and_the_task_goes_on(hosted: Any, foreign: Any) -> None:
@@ -251,11 +251,11 @@ async def test_what_a_host_brings_back_must_be_what_it_was_given(url: str) -> No
         state = result.request_state
         flipped = state[:-2] + ("A" if state[-2] != "A" else "B") + state[-1]
         for wrong in ("", "x", "\u2603", state[:-4], state + "A", flipped, state[::-1]):
-            said = await client.session.call_tool(
+            output = await client.session.call_tool(
                 "send_message", arguments, input_responses=saying("Eve"), request_state=wrong
             )
-            assert said.is_error
-            assert said.content[0].text.startswith("This question is too old to be answered this way")
+            assert output.is_error
+            assert output.content[0].text.startswith("This question is too old to be answered this way")
         missing = await client.session.call_tool("send_message", arguments, input_responses={}, request_state=state)
         assert missing.content[0].text == "Invalid params: the answer is missing"
         done = await client.session.call_tool(
@@ -268,10 +268,10 @@ async def test_what_another_server_sealed_is_not_taken(url: str) -> None:
     async with McpServer(McpOptions()) as one, Client(one.server, elicitation_callback=User()) as client:
         result, arguments = await asked_of(client, url)
     async with McpServer(McpOptions()) as two, Client(two.server, elicitation_callback=User()) as client:
-        said = await client.session.call_tool(
+        output = await client.session.call_tool(
             "send_message", arguments, input_responses=saying("Eve"), request_state=result.request_state
         )
-        assert said.is_error
+        assert output.is_error
 
 
 async def test_an_answer_is_for_its_own_question_alone(url: str) -> None:
@@ -297,8 +297,8 @@ async def test_an_answer_is_for_its_own_question_alone(url: str) -> None:
 
 
 async def test_a_question_is_answered_once_however_often_the_host_brings_it(foreign: Any) -> None:
-    said = {"role": "agent", "parts": [{"kind": "text", "text": "Pay?"}]}  # without an id: no two can be told apart
-    asks = {"id": "1", "status": {"state": "input-required", "message": said}}
+    question = {"role": "agent", "parts": [{"kind": "text", "text": "Pay?"}]}  # without an id: no two can be told apart
+    asks = {"id": "1", "status": {"state": "input-required", "message": question}}
     foreign.answers["message/send"] = foreign.answers["tasks/get"] = asks
     async with McpServer(McpOptions()) as mine, Client(mine.server, elicitation_callback=User()) as client:
         first, arguments = await asked_of(client, foreign.url)
@@ -322,8 +322,8 @@ async def test_a_question_is_answered_once_however_often_the_host_brings_it(fore
 
 
 async def test_a_question_is_not_answered_while_another_answer_is_on_its_way(foreign: Any) -> None:
-    said = {"messageId": "q", "role": "agent", "parts": [{"kind": "text", "text": "Pay?"}]}
-    asks = {"id": "1", "status": {"state": "input-required", "message": said}}
+    question = {"messageId": "q", "role": "agent", "parts": [{"kind": "text", "text": "Pay?"}]}
+    asks = {"id": "1", "status": {"state": "input-required", "message": question}}
     foreign.answers["message/send"] = foreign.answers["tasks/get"] = asks
     async with McpServer(McpOptions()) as mine, Client(mine.server, elicitation_callback=User()) as client:
         result, arguments = await asked_of(client, foreign.url)

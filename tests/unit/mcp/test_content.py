@@ -104,16 +104,16 @@ def test_data_is_no_content(data: Any) -> None:
 
 
 def test_the_files_of_what_a_task_says_are_content_too_and_its_words_are_not() -> None:
-    said = Message("m1", Role.AGENT, (Part(text="Which one?"), Part(raw=PIXEL, media_type="image/png")))
-    (block,) = content_blocks(task(status=said), PLACE)
+    agent_message = Message("m1", Role.AGENT, (Part(text="Which one?"), Part(raw=PIXEL, media_type="image/png")))
+    (block,) = content_blocks(task(status=agent_message), PLACE)
     assert isinstance(block, types.ImageContent)
 
 
 def test_an_answer_that_is_only_in_the_history_has_its_files_as_content() -> None:
-    said = Message("m1", Role.AGENT, (Part(text="Here."), Part(raw=PIXEL, media_type="image/png")))
-    (block,) = content_blocks(Task("task-1", "c", TaskStatus(State.COMPLETED), history=(said,)), PLACE)
+    agent_message = Message("m1", Role.AGENT, (Part(text="Here."), Part(raw=PIXEL, media_type="image/png")))
+    (block,) = content_blocks(Task("task-1", "c", TaskStatus(State.COMPLETED), history=(agent_message,)), PLACE)
     assert isinstance(block, types.ImageContent)
-    whole = Task("task-1", "c", TaskStatus(State.COMPLETED), (Artifact("art", (Part(text="a"),)),), (said,))
+    whole = Task("task-1", "c", TaskStatus(State.COMPLETED), (Artifact("art", (Part(text="a"),)),), (agent_message,))
     assert content_blocks(whole, PLACE) == [types.TextContent(type="text", text="a")]
 
 

@@ -134,10 +134,10 @@ async def test_without_waiting_there_is_a_local_id_that_goes_on_with_the_task(
 
 
 async def test_progress_grows_and_the_text_is_returned(hosted: Any, url: str, gate: Any) -> None:
-    heard: list[tuple[float, str | None]] = []
+    received: list[tuple[float, str | None]] = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
-        heard.append((done, message))
+        received.append((done, message))
         if message and "first" in message:
             gate.set()
 
@@ -149,14 +149,14 @@ async def test_progress_grows_and_the_text_is_returned(hosted: Any, url: str, ga
         shown = await host.shown("subscribe_to_task", result)
         assert (shown["current_state"], shown["text"]) == ("completed", "first second")
         assert shown["events"] >= 2
-        assert [done for done, _ in heard] == sorted({done for done, _ in heard})
-        assert any("first" in (message or "") for _, message in heard)
+        assert [done for done, _ in received] == sorted({done for done, _ in received})
+        assert any("first" in (message or "") for _, message in received)
 
-        heard.clear()
+        received.clear()
         arguments = {"agent_id": agent_id, "text": "count", "skill_id": "count", "data": {"n": 30}}
         result = await host.client.call_tool("send_message", arguments, progress_callback=progress)
         assert result.structured_content["text"].split() == [str(number) for number in range(1, 31)]
-        assert [done for done, _ in heard] == sorted({done for done, _ in heard})
+        assert [done for done, _ in received] == sorted({done for done, _ in received})
 
 
 async def test_a_task_of_an_agent_that_is_gone_is_shown_as_it_was(hosted: Any) -> None:
@@ -171,8 +171,8 @@ async def test_a_task_of_an_agent_that_is_gone_is_shown_as_it_was(hosted: Any) -
         [listed] = (await host.ok("list_tasks"))["tasks"]
         assert (listed["id"], listed["problem"]) == (task["id"], "Request failed: connection refused")
         assert await host.error("cancel_task", task_id=task["id"]) == "Request failed: connection refused"
-        said = await host.error("send_message", agent_id=agent_id, text="Ada", task_id=task["id"])
-        assert said == "Request failed: connection refused"
+        error = await host.error("send_message", agent_id=agent_id, text="Ada", task_id=task["id"])
+        assert error == "Request failed: connection refused"
 
 
 async def test_what_was_seen_later_is_not_undone_by_an_older_look(hosted: Any, foreign: Any) -> None:
@@ -213,10 +213,10 @@ async def test_data_and_files_arrive_at_the_skill_that_is_meant(hosted: Any, url
                 ["b", None, "https://files.example.com/b"],
             ]
         for wrong in ({}, {"bytes": "?"}, {"uri": "file:///etc/passwd"}, {"bytes": "eA==", "uri": "https://x.example"}):
-            said = await host.error(
+            error = await host.error(
                 "send_message", agent_id=agent_id, text="x", files=[{"name": "ok", "bytes": ""}, wrong]
             )
-            assert said.startswith("Invalid params: files[1]")
+            assert error.startswith("Invalid params: files[1]")
 
 
 async def test_a_conversation_goes_on_in_its_context(hosted: Any, url: str) -> None:
@@ -234,8 +234,8 @@ async def test_a_bare_message_is_a_completed_task_of_ours(hosted: Any, url: str)
     async with hosted() as host:
         agent_id = await host.agent(url)
         for tool in ("send_message", "send_streaming_message"):
-            said = await host.ok(tool, agent_id=agent_id, text="hm", skill_id="remark")
-            task_id = said.get("task_id") or said["id"]
+            started = await host.ok(tool, agent_id=agent_id, text="hm", skill_id="remark")
+            task_id = started.get("task_id") or started["id"]
             shown = await settled(host, task_id)
             assert (shown["id"], shown["status"]["state"], shown["text"]) == (task_id, "completed", "You said hm")
             if tool == "send_streaming_message":  # the other does not wait, so its agent makes a task at once
@@ -252,8 +252,8 @@ async def test_a_task_belongs_to_its_agent(hosted: Any, foreign: Any, url: str) 
     async with hosted() as host:
         mine, theirs = await host.agent(url), await host.agent(foreign.url)
         task = await host.ok("send_message", agent_id=mine, text="go", skill_id="greet")
-        said = await host.error("send_message", agent_id=theirs, text="secret", task_id=task["id"])
-        assert said == f"Task {task['id']} is not one of this agent's: its agent_id is {mine}"
+        error = await host.error("send_message", agent_id=theirs, text="secret", task_id=task["id"])
+        assert error == f"Task {task['id']} is not one of this agent's: its agent_id is {mine}"
         assert foreign.bodies == []
 
 
@@ -320,8 +320,8 @@ async def test_a_task_of_an_older_server_is_looked_at_and_not_streamed_twice(hos
 async def test_a_question_that_was_answered_is_not_taken_for_a_new_one(hosted: Any, foreign: Any) -> None:
     # Some answer with the task as it was before they have read the answer.
     status = {"state": "input-required", "timestamp": "2026-01-01T00:00:00Z"}
-    said = {"messageId": "q", "role": "agent", "parts": [{"kind": "text", "text": "Name?"}]}
-    foreign.answers["message/send"] = {"id": "1", "status": {**status, "message": said}}
+    question = {"messageId": "q", "role": "agent", "parts": [{"kind": "text", "text": "Name?"}]}
+    foreign.answers["message/send"] = {"id": "1", "status": {**status, "message": question}}
     async with hosted() as host:
         agent_id = await host.agent(foreign.url)
         assert (await host.ok("send_message", agent_id=agent_id, text="hi"))["question"] == "Name?"
@@ -392,13 +392,13 @@ async def test_an_odd_answer_is_understood_or_refused_and_spoils_nothing(
 
 async def begun(host: Any, **arguments: Any) -> asyncio.Task[Any]:
     """Send a message, and wait until the agent has said something."""
-    heard = asyncio.Event()
+    received = asyncio.Event()
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
-        heard.set()
+        received.set()
 
     call = asyncio.create_task(host.client.call_tool("send_message", arguments, progress_callback=progress))
-    await heard.wait()
+    await received.wait()
     return call
 
 
@@ -504,6 +504,6 @@ async def test_a_task_is_not_looked_for_at_another_agent(hosted: Any, url: str, 
         task = await host.ok("send_message", agent_id=agent_id, text="hi", skill_id="look")
         foreign_id = await host.agent(foreign.url)
         for tool in ("get_task", "cancel_task", "subscribe_to_task"):
-            said = await host.error(tool, task_id=task["id"], agent_id=foreign_id)
-            assert said == f"Task {task['id']} is not one of this agent's: its agent_id is {agent_id}"
+            error = await host.error(tool, task_id=task["id"], agent_id=foreign_id)
+            assert error == f"Task {task['id']} is not one of this agent's: its agent_id is {agent_id}"
         assert not any(task["id"] in json.dumps(body) for body in foreign.bodies)

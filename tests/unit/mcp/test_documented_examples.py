@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import Any
 
 import pytest
+from unit.mcp import foreign_agent
 
 from dragoman.mcp.tools.agents import SOURCE
 from dragoman.testing import served
@@ -294,8 +295,8 @@ async def test_a_task_in_the_background_is_started_followed_and_canceled_as_docu
 
 
 @pytest.mark.requirement("S4-12", "S4-13", "S4-32", "S4-33")
-async def test_what_goes_wrong_has_the_documented_words(hosted: Any, foreign_module: Any) -> None:
-    agent = foreign_module.ForeignAgent()
+async def test_what_goes_wrong_has_the_documented_words(hosted: Any) -> None:
+    agent = foreign_agent.ForeignAgent()
     async with hosted() as host:
         with served(agent) as url:
             agent.url = url
@@ -503,13 +504,13 @@ async def test_what_this_server_would_post_needs_allow_and_the_error_says_so(
 ) -> None:
     serve_card(foreign, capabilities=capabilities)
     async with hosted() as host:
-        said = await host.error(
+        error = await host.error(
             "configure_push_notifications",
             agent_id=await host.agent(foreign.url),
             webhook_url="https://hooks.example.com/a2a",
             events=events,
         )
-        assert said == (
+        assert error == (
             f"hooks.example.com may not be called: this server would have to post there, because {reason}. "
             "Ask the user to start the server with --allow hooks.example.com"
         )

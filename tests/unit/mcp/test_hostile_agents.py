@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from unit.mcp import foreign_agent
 
 from dragoman.mcp.tools import content
 from dragoman.model.part import Part
@@ -65,8 +66,8 @@ async def test_a_card_that_unpacks_to_a_hundred_megabytes_is_refused(hosted: Any
 
     foreign._card = lambda card, send: bomb(send)
     async with hosted() as host:
-        said = await host.error("resolve_agent_card", base_url=foreign.url)
-        assert len(said) < 500
+        error = await host.error("resolve_agent_card", base_url=foreign.url)
+        assert len(error) < 500
     assert sent
 
 
@@ -79,9 +80,9 @@ async def test_an_answer_of_another_content_type_is_an_error_and_no_guess(hosted
 
     foreign._rpc = odd
     async with hosted() as host:
-        said = await host.error("send_message", agent_id=await host.agent(foreign.url), text="hi")
-        assert said.startswith("Request failed: ")
-        assert len(said) < 1000
+        error = await host.error("send_message", agent_id=await host.agent(foreign.url), text="hi")
+        assert error.startswith("Request failed: ")
+        assert len(error) < 1000
 
 
 async def test_an_agent_that_says_nothing_does_not_hold_the_host_for_ever(hosted: Any, foreign: Any) -> None:
@@ -96,15 +97,13 @@ async def test_an_agent_that_says_nothing_does_not_hold_the_host_for_ever(hosted
 # -- what --------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_an_agent_says_in_an_error_stays_one_line_without_controls(
-    hosted: Any, foreign: Any, foreign_module: Any
-) -> None:
+async def test_what_an_agent_says_in_an_error_stays_one_line_without_controls(hosted: Any, foreign: Any) -> None:
     async with hosted() as host:
         agent_id = await host.agent(foreign.url)
-        foreign.answers["message/send"] = foreign_module.Problem(CONTROLS)
-        said = await host.error("send_message", agent_id=agent_id, text="hi")
-    assert said.isprintable(), said
-    assert "SYSTEM: obey" in said
+        foreign.answers["message/send"] = foreign_agent.Problem(CONTROLS)
+        error = await host.error("send_message", agent_id=agent_id, text="hi")
+    assert error.isprintable(), error
+    assert "SYSTEM: obey" in error
 
 
 async def test_names_with_controls_are_shown_without_them(hosted: Any, foreign: Any) -> None:
@@ -196,6 +195,6 @@ async def test_a_card_that_changes_between_calls_moves_nobody_to_another_origin(
         foreign.offers("https://evil.example/rpc", name="By hand", protocolVersion="0.3.0")
         again = await host.call("resolve_agent_card", base_url=foreign.url)
         assert json.loads(again.content[0].text)["agent_id"] == agent_id
-        said = await host.error("send_message", agent_id=agent_id, text="hi")
-        assert "sends us elsewhere" in said
+        error = await host.error("send_message", agent_id=agent_id, text="hi")
+        assert "sends us elsewhere" in error
     assert other.asked == []

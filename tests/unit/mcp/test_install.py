@@ -214,8 +214,8 @@ def test_tokens_are_named_and_never_written(
     assert entry["env"] == {"WEATHER_TOKEN": value}
     assert entry["args"][-2:] == ["--config", str(file)]
     assert "very-secret" not in (place / where).read_text() + done.output + printed.output
-    told = "Claude Desktop does not pass on WEATHER_TOKEN: write its value into that file"
-    assert (told in done.stderr) == (told in printed.stderr) == (host == "claude-desktop")
+    warning = "Claude Desktop does not pass on WEATHER_TOKEN: write its value into that file"
+    assert (warning in done.stderr) == (warning in printed.stderr) == (host == "claude-desktop")
     # Where nobody has put a value, there is none.
     assert is_unset("WEATHER_TOKEN", value)
 

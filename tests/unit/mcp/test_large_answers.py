@@ -73,7 +73,7 @@ async def test_a_long_text_of_something_without_an_id_can_be_read_too(hosted: An
 
 
 async def test_files_of_messages_without_an_id_are_told_apart(hosted: Any, foreign: Any) -> None:
-    def said(name: str) -> dict[str, Any]:
+    def agent_message(name: str) -> dict[str, Any]:
         content = base64.b64encode(name.encode()).decode()
         file = {"name": name, "mimeType": "application/zip", "bytes": content}
         return {"role": "agent", "parts": [{"kind": "file", "file": file}]}
@@ -81,7 +81,7 @@ async def test_files_of_messages_without_an_id_are_told_apart(hosted: Any, forei
     foreign.answers["message/send"] = {
         "id": "1",
         "status": {"state": "completed"},
-        "history": [said("first"), said("second")],
+        "history": [agent_message("first"), agent_message("second")],
     }
     async with hosted() as host:
         await host.ok("send_message", agent_id=await host.agent(foreign.url), text="go")
@@ -136,8 +136,10 @@ async def test_a_question_to_the_user_is_not_without_end(hosted: Any, foreign: A
 
 
 async def test_a_list_shows_how_texts_begin_and_whose_they_are(hosted: Any, foreign: Any) -> None:
-    said = {"messageId": "s", "role": "agent", "parts": [text("said" * 100)]}
-    foreign.answers["message/send"] = answered(text("z" * 1000), status={"state": "completed", "message": said})
+    agent_message = {"messageId": "s", "role": "agent", "parts": [text("said" * 100)]}
+    foreign.answers["message/send"] = answered(
+        text("z" * 1000), status={"state": "completed", "message": agent_message}
+    )
     async with hosted() as host:
         await host.ok("send_message", agent_id=await host.agent(foreign.url), text="go")
         (task,) = (await host.ok("list_tasks"))["tasks"]

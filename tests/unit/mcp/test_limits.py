@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
 from mcp import Client
+from unit.mcp import foreign_agent
 
 from dragoman.mcp import registry as registries
 from dragoman.mcp.registry import Registry, TaskRecord
@@ -57,8 +57,8 @@ class Streaming:
             return
         self.streams += 1
         events = self.events(self.streams)
-        told = [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": each}).encode() for each in events]
-        await self._answer(send, "text/event-stream", b"".join(b"data: %s\n\n" % each for each in told), more=True)
+        lines = [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": each}).encode() for each in events]
+        await self._answer(send, "text/event-stream", b"".join(b"data: %s\n\n" % each for each in lines), more=True)
         if events[-1:] != [END]:
             await receive()  # until the caller goes
         await send({"type": "http.response.body", "body": b""})
@@ -71,8 +71,8 @@ class Streaming:
 
 
 @pytest.fixture
-def agent(foreign_module: ModuleType) -> Iterator[Streaming]:
-    made = Streaming(foreign_module.card_of)
+def agent() -> Iterator[Streaming]:
+    made = Streaming(foreign_agent.card_of)
     with served(made) as url:
         made.url = url
         yield made

@@ -277,7 +277,7 @@ def test_what_cannot_be_written_is_tried_again_and_its_last_word_counts(
 ) -> None:
     registry = opened(path)
     away = path.rename(path.with_name("away"))
-    with told("cannot be written now") as failed:
+    with logged("cannot be written now") as failed:
         record = registry.update_task(registry.start_task("agent_1"), task("remote"))
         assert failed.wait(20)
     registry.update_task(record, task("remote", State.COMPLETED))
@@ -310,7 +310,7 @@ def test_what_another_has_seen_later_is_not_overwritten(path: Path) -> None:
 
 def test_one_record_that_cannot_be_written_does_not_keep_the_others_from_it(path: Path) -> None:
     registry = opened(path)
-    with told("cannot be written, and is left out") as failed:
+    with logged("cannot be written, and is left out") as failed:
         registry.update_task(registry.start_task("agent_1"), task("half \ud83d"))
         assert failed.wait(20)
     registry.update_task(registry.start_task("agent_1"), task("whole"))
@@ -327,20 +327,20 @@ def test_the_writer_outlives_what_nobody_has_thought_of(path: Path, monkeypatch:
 
     registry = opened(path)
     monkeypatch.setattr(registry_file, "short_write", broken)
-    with told("cannot be written now") as failed:
+    with logged("cannot be written now") as failed:
         registry.update_task(registry.start_task("agent_1"), task("remote"))
         assert failed.wait(20)
     registry.close()
     assert [each.remote_id for each in RegistryFile(path).load()[1]] == ["remote"]
 
 
-class told:
+class logged:
     """An event that is set when the log says something."""
 
     def __init__(self, text: str) -> None:
         self._event = threading.Event()
         self._logger = logging.getLogger("dragoman.mcp")
-        self._handler = _Calls(lambda said: self._event.set() if text in said else None)
+        self._handler = _Calls(lambda message: self._event.set() if text in message else None)
 
     def __enter__(self) -> threading.Event:
         self._logger.addHandler(self._handler)

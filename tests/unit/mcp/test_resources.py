@@ -10,7 +10,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
-from tests.unit.mcp.parrot import replying
+from unit.mcp.parrot import replying
 
 from dragoman import Agent, Context, File, Part
 from dragoman.mcp.serve import McpOptions

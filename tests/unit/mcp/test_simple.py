@@ -170,28 +170,6 @@ async def test_what_may_not_be_reached_is_not(tool: str, name: str) -> None:
         assert "agents.example.com may not be called" in result.content[0].text
 
 
-@pytest.mark.parametrize(("tool", "name"), [(DISCOVER, "url"), (INVOKE, "agent_url")])
-@pytest.mark.parametrize(
-    "address",
-    [
-        "http://10.0.0.1", "http://172.16.0.1", "http://192.168.1.1", "http://169.254.169.254", "http://100.64.0.1",
-        "http://0.0.0.0", "http://2130706433", "http://0x7f000001", "http://0177.0.0.1", "http://127.1",
-        "http://printer.local", "http://metadata.google.internal", "http://a.localhost", "http://[fd00::1]",
-        "http://[fe80::1]", "http://[::ffff:10.0.0.1]", "http://[64:ff9b::7f00:1]", "http://someone:secret@127.0.0.1",
-        "ftp://127.0.0.1", "file:///etc/passwd",
-    ],
-)  # fmt: skip
-async def test_an_address_inside_the_network_is_refused_before_anything_is_opened(
-    reached: list[str], tool: str, name: str, address: str
-) -> None:
-    async with hosted() as client:
-        result = await client.call_tool(tool, {name: address, **({"message": "hi"} if tool == INVOKE else {})})
-        assert result.is_error
-        assert result.content[0].type == "text"
-        assert "secret" not in result.content[0].text
-    assert reached == []
-
-
 @pytest.mark.parametrize("status", [302, 307])
 async def test_an_agent_cannot_send_the_tools_elsewhere(reached: list[str], status: int) -> None:
     async def away(scope: Any, receive: Any, send: Any) -> None:

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import mcp_types as types
 import pytest
-from login_link import PAGE, link
 from mcp import Client, MCPError
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from pydantic import ConfigDict
-from tests.unit.mcp.parrot import replying
+from support.login_link import PAGE, link
+from unit.mcp.parrot import replying
 
 import dragoman
 from dragoman import Agent, Context, Failed, Rejected, State

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from mcp import Client
 from opentelemetry import trace as otel
-from otlp_collector import collected_spans
-from tests.unit.mcp import test_tasks_extension as tasks
+from support.otlp_collector import collected_spans
+from unit.mcp import test_tasks_extension as tasks
 
 from dragoman import Agent, Context
 from dragoman.mcp.serve import McpOptions

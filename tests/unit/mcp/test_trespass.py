@@ -108,8 +108,8 @@ async def test_a_token_goes_to_the_agent_it_is_for_and_to_no_neighbor(
         record = await mine.context.peers.resolve(foreign.url + path)
         assert record.auth_mode == ("bearer" if token else None)
         await mine.context.peers.client(record).send("hi", wait=False)
-    said = foreign.headers[-1].get("authorization")
-    assert said == (f"Bearer {token}" if token else None)
+    credential = foreign.headers[-1].get("authorization")
+    assert credential == (f"Bearer {token}" if token else None)
 
 
 async def test_a_card_that_never_ends_is_a_timeout(hosted: Any) -> None:
@@ -124,8 +124,8 @@ async def test_a_card_that_never_ends_is_a_timeout(hosted: Any) -> None:
     with served(endless) as url:
         # Long before a connection that says nothing is given up.
         async with hosted(answer_seconds=0.3) as host, asyncio.timeout(10):
-            said = await host.error("resolve_agent_card", base_url=url)
-    assert said == "Failed to resolve agent card: timeout"
+            message = await host.error("resolve_agent_card", base_url=url)
+    assert message == "Failed to resolve agent card: timeout"
 
 
 async def test_a_card_that_begins_with_a_byte_order_mark_is_read(hosted: Any, foreign: Any) -> None:

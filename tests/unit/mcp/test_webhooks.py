@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from mcp import Client
-from tests.unit.mcp.foreign_agent import ForeignAgent, answer
-from tests.unit.mcp.receiver import Receiver
+from support.webhook_receiver import Delivery, WebhookReceiver
+from unit.mcp.foreign_agent import ForeignAgent, answer
 
 from dragoman import Agent, Artifact, Context, Part, State, Task
 from dragoman import Client as A2AClient
@@ -49,6 +49,26 @@ def worker() -> Agent:
         return f"{await ctx.ask('How many?')} days"
 
     return agent
+
+
+class Receiver(WebhookReceiver):
+    """Records what is accepted, at an address with a secret in its query."""
+
+    def __init__(self, answer: int | Callable[[Delivery], int] = 200, port: int = 0) -> None:
+        super().__init__(answer, path="/hooks/?secret=in-the-query", port=port)
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [each.json for each in self.accepted]
+
+    def events(self) -> list[str]:
+        """The accepted events, each as its state or its text."""
+        return [
+            each["status"]["state"]
+            if each["event"] == "status_update"
+            else "".join(part["text"] for part in each["artifact"]["parts"])
+            for each in self.bodies
+        ]
 
 
 @pytest.fixture
@@ -97,8 +117,8 @@ class Host:
 
     async def begin(self, url: str, skill: str, text: str = "go") -> str:
         """The id of a task that is under way."""
-        said = await self.call("send_message", agent_id=url, text=text, skill_id=skill, wait_seconds=0.2)
-        return said["id"]
+        answer = await self.call("send_message", agent_id=url, text=text, skill_id=skill, wait_seconds=0.2)
+        return answer["id"]
 
 
 @asynccontextmanager
@@ -126,9 +146,9 @@ async def test_an_agent_and_an_address_are_required_and_events_are_not(silent: s
 async def test_a_webhook_is_told_as_it_was_configured_and_wants_all_events(silent: str, receiver: Receiver) -> None:
     async with hosted() as host:
         agent_id = (await host.call("resolve_agent_card", base_url=silent))["agent_id"]
-        told = await host.call(TOOL, agent_id=agent_id, webhook_url=receiver.url)
-        assert told.pop("config_id").startswith("push_")
-        assert told == {
+        configured = await host.call(TOOL, agent_id=agent_id, webhook_url=receiver.url)
+        assert configured.pop("config_id").startswith("push_")
+        assert configured == {
             "agent_id": agent_id,
             "webhook_url": receiver.url,
             "events": BOTH,
@@ -149,8 +169,8 @@ async def test_the_same_address_again_is_the_same_webhook_with_other_events(sile
         await host.call("send_message", agent_id=silent, text="go", skill_id="count")
         await receiver.until(lambda: "completed" in receiver.events())
     posted: dict[str, set[str]] = {}
-    for path, body in zip(receiver.paths, receiver.came, strict=True):
-        posted.setdefault(path, set()).add(body["event"])
+    for each in receiver.accepted:
+        posted.setdefault(each.path, set()).add(each.json["event"])
     assert posted == {"/hooks/?secret=in-the-query": {"artifact_update"}, "/hooks/?secret=in-the-query2": set(BOTH)}
 
 
@@ -170,16 +190,20 @@ async def test_an_unknown_agent_and_an_address_elsewhere_are_refused(silent: str
 async def test_each_event_of_a_task_is_posted_in_order(silent: str, receiver: Receiver, tool: str) -> None:
     async with hosted() as host:
         await host.call(TOOL, agent_id=silent, webhook_url=receiver.url)
-        said = await host.call(tool, agent_id=silent, text="go", skill_id="count")
+        answer = await host.call(tool, agent_id=silent, text="go", skill_id="count")
         await receiver.until(lambda: "completed" in receiver.events())
     events = receiver.events()
     assert events[-1] == "completed"
     assert "three" in "".join(events)
-    last = receiver.came[-1]
-    assert (last["kind"], last["taskId"], last["final"]) == ("status-update", said.get("id") or said["task_id"], True)
-    assert [each["final"] for each in receiver.came if each["event"] == "status_update"].count(True) == 1
-    assert {each["content-type"] for each in receiver.headers} == {"application/json"}
-    assert len({each["idempotency-key"] for each in receiver.headers}) == len(receiver.came)
+    last = receiver.bodies[-1]
+    assert (last["kind"], last["taskId"], last["final"]) == (
+        "status-update",
+        answer.get("id") or answer["task_id"],
+        True,
+    )
+    assert [each["final"] for each in receiver.bodies if each["event"] == "status_update"].count(True) == 1
+    assert {each.headers["content-type"] for each in receiver.requests} == {"application/json"}
+    assert len({each.key for each in receiver.requests}) == len(receiver.bodies)
 
 
 @pytest.mark.requirement("S4-53")
@@ -190,15 +214,15 @@ async def test_only_the_kinds_that_are_wanted_are_posted(silent: str, receiver: 
             await host.call(TOOL, agent_id=silent, webhook_url=receiver.url, events=[wanted])
             await host.call(TOOL, agent_id=silent, webhook_url=other.url)
             await host.call("send_message", agent_id=silent, text="go", skill_id="count")
-        assert {each["event"] for each in other.came} == set(BOTH)
-        assert receiver.came == [each for each in other.came if each["event"] == wanted] != []
+        assert {each["event"] for each in other.bodies} == set(BOTH)
+        assert receiver.bodies == [each for each in other.bodies if each["event"] == wanted] != []
 
 
 async def test_no_events_is_no_post(silent: str, receiver: Receiver) -> None:
     async with hosted() as host:
         await host.call(TOOL, agent_id=silent, webhook_url=receiver.url, events=[])
         await host.call("send_message", agent_id=silent, text="go", skill_id="count")
-    assert receiver.tries == []
+    assert receiver.requests == []
 
 
 async def test_an_answer_that_needs_no_following_is_posted(receiver: Receiver) -> None:
@@ -211,11 +235,11 @@ async def test_an_answer_that_needs_no_following_is_posted(receiver: Receiver) -
     with served(agent) as url:
         agent.offers(url)
         async with hosted() as host:
-            told = await host.call(TOOL, agent_id=url, webhook_url=receiver.url)
-            assert told["served_by"] == "this server"
+            configured = await host.call(TOOL, agent_id=url, webhook_url=receiver.url)
+            assert configured["served_by"] == "this server"
             await host.call("send_message", agent_id=url, text="go")
     assert receiver.events() == ["done", "completed"]
-    assert {each["taskId"] for each in receiver.came} == {"42"}
+    assert {each["taskId"] for each in receiver.bodies} == {"42"}
 
 
 async def test_a_task_that_can_only_be_looked_at_is_posted_once(receiver: Receiver) -> None:
@@ -319,7 +343,7 @@ async def test_the_end_is_not_put_off_for_a_receiver_that_says_nothing(
         async with hosted() as host:
             await host.call(TOOL, agent_id=silent, webhook_url=receiver.url)
             await host.call("send_message", agent_id=silent, text="go", skill_id="count")
-        assert receiver.came == []
+        assert receiver.bodies == []
         go_on.set()
     assert "were not posted before the end" in caplog.text
 
@@ -329,20 +353,20 @@ async def test_the_end_is_not_put_off_for_a_receiver_that_says_nothing(
 
 async def test_an_agent_that_can_post_is_given_the_webhook_with_the_message(pushing: str, receiver: Receiver) -> None:
     async with hosted() as host:
-        told = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url)
-        assert told["served_by"] == "agent"
+        configured = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url)
+        assert configured["served_by"] == "agent"
         await host.call("send_message", agent_id=pushing, text="go", skill_id="count")
-        await receiver.until(lambda: any("COMPLETED" in each.upper() for each in receiver.states()))
-    assert not any("event" in each for each in receiver.came)
-    assert all(f"/{told['config_id']}/" in each["idempotency-key"] for each in receiver.headers)
+        await receiver.until(lambda: any("COMPLETED" in each.upper() for each in receiver.states))
+    assert not any("event" in each for each in receiver.bodies)
+    assert all(f"/{configured['config_id']}/" in each.key for each in receiver.requests)
 
 
 async def test_an_agent_that_posts_all_events_is_not_asked_to_post_some(pushing: str, receiver: Receiver) -> None:
     async with hosted() as host:
-        told = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url, events=["status_update"])
-        assert told["served_by"] == "this server"
+        configured = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url, events=["status_update"])
+        assert configured["served_by"] == "this server"
         await host.call("send_message", agent_id=pushing, text="go", skill_id="count")
-    assert {each["event"] for each in receiver.came} == {"status_update"}
+    assert {each["event"] for each in receiver.bodies} == {"status_update"}
 
 
 async def test_only_one_webhook_goes_along_and_the_others_are_served_from_here(
@@ -354,8 +378,8 @@ async def test_only_one_webhook_goes_along_and_the_others_are_served_from_here(
             second = await host.call(TOOL, agent_id=pushing, webhook_url=other.url)
             assert (first["served_by"], second["served_by"]) == ("agent", "this server")
             await host.call("send_message", agent_id=pushing, text="go", skill_id="count")
-            await receiver.until(lambda: any("COMPLETED" in each.upper() for each in receiver.states()))
-    assert not any("event" in each for each in receiver.came)
+            await receiver.until(lambda: any("COMPLETED" in each.upper() for each in receiver.states))
+    assert not any("event" in each for each in receiver.bodies)
     assert other.events()[-1] == "completed"
 
 
@@ -405,7 +429,7 @@ async def test_an_agent_that_cannot_do_what_its_card_says_is_asked_once(receiver
             await host.call("send_message", agent_id=url, text="go")
             assert agent.methods() == ["message/send"] * 3
     # Of two tasks, either may be told first.
-    assert sorted((each["taskId"], each["status"]["state"]) for each in receiver.came) == [
+    assert sorted((each["taskId"], each["status"]["state"]) for each in receiver.bodies) == [
         ("1", "completed"),
         ("2", "completed"),
     ]
@@ -460,9 +484,9 @@ async def test_a_stream_with_a_webhook_that_is_refused_is_no_problem(picky: str,
 
 async def test_a_refused_stream_is_begun_again_without_the_webhook(picky: str, receiver: Receiver) -> None:
     async with hosted() as host:
-        told = await host.call(TOOL, agent_id=picky, webhook_url=receiver.url)
+        configured = await host.call(TOOL, agent_id=picky, webhook_url=receiver.url)
         context = host.mine.context
-        agent = context.registry.agents[told["agent_id"]]
+        agent = context.registry.agents[configured["agent_id"]]
         client, push = context.peers.client(agent), context.push_config(agent)
         assert push is not None
         follower = context.followers.new(context.registry.start_task(agent.agent_id))
@@ -476,19 +500,19 @@ async def test_a_refused_stream_is_begun_again_without_the_webhook(picky: str, r
 async def test_tasks_under_way_get_the_webhook_too(pushing: str, receiver: Receiver) -> None:
     async with hosted() as host:
         task_id = await host.begin(pushing, "hold")
-        told = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url)
-        assert (told["served_by"], "note" in told) == ("agent", False)
+        configured = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url)
+        assert (configured["served_by"], "note" in configured) == ("agent", False)
         await host.call("send_message", agent_id=pushing, text="end", task_id=task_id)
-        await receiver.until(lambda: any("COMPLETED" in each.upper() for each in receiver.states()))
-    assert not any("event" in each for each in receiver.came)
+        await receiver.until(lambda: any("COMPLETED" in each.upper() for each in receiver.states))
+    assert not any("event" in each for each in receiver.bodies)
 
 
 async def test_where_tasks_under_way_cannot_get_it_the_answer_says_so(picky: str, receiver: Receiver) -> None:
     async with hosted() as host:
         task_id = await host.begin(picky, "hold")
-        told = await host.call(TOOL, agent_id=picky, webhook_url=receiver.url)
-        assert told["served_by"] == "this server"
-        assert told["note"].startswith("1 of 1 tasks under way stay as they were, this server posts what it sees")
+        configured = await host.call(TOOL, agent_id=picky, webhook_url=receiver.url)
+        assert configured["served_by"] == "this server"
+        assert configured["note"].startswith("1 of 1 tasks under way stay as they were, this server posts what it sees")
         await host.call("send_message", agent_id=picky, text="end", task_id=task_id)
         await receiver.until(lambda: "completed" in receiver.events())
 
@@ -497,12 +521,12 @@ async def test_a_webhook_that_wants_less_is_taken_back_from_the_agent(pushing: s
     async with hosted() as host:
         await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url)
         task_id = await host.begin(pushing, "hold")
-        told = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url, events=["status_update"])
-        assert (told["served_by"], "note" in told) == ("this server", False)
-        before = len(receiver.came)
+        configured = await host.call(TOOL, agent_id=pushing, webhook_url=receiver.url, events=["status_update"])
+        assert (configured["served_by"], "note" in configured) == ("this server", False)
+        before = len(receiver.bodies)
         await host.call("send_message", agent_id=pushing, text="end", task_id=task_id)
-        await receiver.until(lambda: any(each.get("event") == "status_update" for each in receiver.came[before:]))
-    assert {each["event"] for each in receiver.came[before:]} == {"status_update"}
+        await receiver.until(lambda: any(each.get("event") == "status_update" for each in receiver.bodies[before:]))
+    assert {each["event"] for each in receiver.bodies[before:]} == {"status_update"}
 
 
 async def test_a_webhook_of_this_machine_is_not_given_to_an_agent_elsewhere(receiver: Receiver) -> None:

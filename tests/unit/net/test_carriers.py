@@ -6,15 +6,14 @@ import asyncio
 import gc
 import gzip
 import re
-import runpy
 import threading
 import warnings
 import zlib
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.stub_server import After, Close, Hold, Stub, chunked, head, reply
 
 from dragoman import Agent
 from dragoman.clock import SystemClock
@@ -23,12 +22,6 @@ from dragoman.net.aio import AioClient, fetch
 from dragoman.net.exchange import HttpClient, HttpRequest
 from dragoman.net.sockets import SocketClient
 from dragoman.testing import served
-
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).with_name("stub_server.py")))
-Stub, After, Close, Hold = STUB["Stub"], STUB["After"], STUB["Close"], STUB["Hold"]
-reply, head, chunked = STUB["reply"], STUB["head"], STUB["chunked"]
-
 
 CARRIERS = pytest.mark.parametrize("carrier", [AioClient, SocketClient])
 

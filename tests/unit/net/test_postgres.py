@@ -19,7 +19,7 @@ from dragoman.model.error import ConfigError
 from dragoman.net.postgres import PostgresUnreachable, connect, is_postgres_url, parse_address, without_password
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "url, hosts",
     [
         ("postgresql://me@db/tasks", (("db", 5432),)),
@@ -36,7 +36,7 @@ def test_hosts_are_read_as_libpq_reads_them(url: str, hosts: object) -> None:
     assert parse_address(url).hosts == hosts
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "url",
     [
         "postgresql://me:s3cr3t!@db/tasks",
@@ -50,7 +50,7 @@ def test_a_password_is_in_no_text(url: str) -> None:
     assert "s3cr" not in parse_address(url).clean("wrong: s3cr3t!")
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "url, words",
     [
         ("mysql://me:s3cr3t@db/tasks", "mysql is not the scheme of a PostgreSQL database"),
@@ -86,7 +86,7 @@ async def test_a_session_has_its_settings_and_those_of_the_url_come_first(postgr
     await connection.close()
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "change, words",
     [
         (lambda url: url.replace("/test_", "/missing_"), "does not exist: create it with `createdb`"),

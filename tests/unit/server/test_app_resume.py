@@ -7,7 +7,7 @@ import urllib.request
 from typing import Any
 
 import pytest
-from login_link import handle_of, link
+from support.login_link import handle_of, link
 
 from dragoman import Agent, Client, Context, Server
 from dragoman.errors import InvalidParams

@@ -10,7 +10,8 @@ import pytest
 
 from dragoman import User
 from dragoman.model.error import ConfigError
-from dragoman.server.config.settings import Settings, load_settings
+from dragoman.server.config.loader import load_settings
+from dragoman.server.config.settings import Settings
 from dragoman.server.http.authentication import AuthSettings
 
 
@@ -57,7 +58,7 @@ def test_the_tables_of_the_file_turn_schemes_on_and_set_them(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         (5, "keyword auth: must be names of schemes or a function, not 5"),
         (True, "keyword auth: must be names of schemes or a function, not true"),
@@ -68,6 +69,6 @@ def test_the_tables_of_the_file_turn_schemes_on_and_set_them(tmp_path: Path) -> 
         ({"cookie": None}, "keyword auth: cookie: must be a table of what is set for it, as in {}, not null"),
     ],
 )
-def test_what_is_no_scheme_is_told(tmp_path: Path, value: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{re.escape(told)}$"):
+def test_what_is_no_scheme_is_told(tmp_path: Path, value: Any, expected: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(expected)}$"):
         load(tmp_path, auth=value)

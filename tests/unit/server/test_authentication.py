@@ -27,7 +27,7 @@ from dragoman.errors import AuthError, Unauthenticated
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError
 from dragoman.server.build import build
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 from dragoman.testing import Clock, served
 
 CARD = "/.well-known/agent-card.json"
@@ -58,10 +58,10 @@ class Door:
     def __init__(self, store: str) -> None:
         self.store = store
 
-    def users(self, *args: str, said: str | None = None, secret: str = SECRET) -> str:
+    def users(self, *args: str, typed: str | None = None, secret: str = SECRET) -> str:
         """What `dragoman users` prints, run beside the server."""
         environ = {name: None for name in os.environ if name.startswith("DRAGOMAN_")} | {"DRAGOMAN_SECRET": secret}
-        result = CliRunner().invoke(group, ["users", *args, "--store", self.store], input=said, env=environ)
+        result = CliRunner().invoke(group, ["users", *args, "--store", self.store], input=typed, env=environ)
         if result.exit_code:
             raise AssertionError(result.output)
         return result.stdout.strip()
@@ -69,7 +69,7 @@ class Door:
     def add(self, name: str, *permissions: str) -> None:
         """A user with a password."""
         named = [word for each in permissions for word in ("--permission", each)]
-        self.users("add", name, "--password-stdin", *named, said=f"{PASSWORD}\n")
+        self.users("add", name, "--password-stdin", *named, typed=f"{PASSWORD}\n")
 
     @contextmanager
     def opened(self, **settings: Any) -> Generator[httpx2.Client]:
@@ -105,7 +105,7 @@ def asked(client: httpx2.Client, **headers: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         ("coookie", "auth: there is no scheme `coookie`; did you mean `cookie`?"),
         ({"cookie": {"nam": "x"}}, "[auth.cookie]: there is no setting `nam`; did you mean `name`?"),
@@ -114,10 +114,10 @@ def asked(client: httpx2.Client, **headers: str) -> Any:
         ({"oidc": {"audience": "x"}}, "[auth.oidc] needs issuer"),
     ],
 )
-async def test_a_scheme_that_cannot_be_keeps_the_server_from_starting(door: Door, value: Any, told: str) -> None:
+async def test_a_scheme_that_cannot_be_keeps_the_server_from_starting(door: Door, value: Any, expected: str) -> None:
     app = make_agent().app(store=door.store, auth=value)
     for _ in range(2):  # and lets go of everything: the second time the same is told
-        with pytest.raises(ConfigError, match=f"^{re.escape(told)}"):
+        with pytest.raises(ConfigError, match=f"^{re.escape(expected)}"):
             await app.start()
     other = make_agent().app(store=door.store)
     await other.start()
@@ -127,13 +127,13 @@ async def test_a_scheme_that_cannot_be_keeps_the_server_from_starting(door: Door
 def test_a_wrong_scheme_ends_the_command_with_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.py").write_text("def shout(text: str) -> str:\n    return text.upper()\n")
-    for flags, told in (
+    for flags, expected in (
         (["--auth", "coookie"], "auth: there is no scheme `coookie`; did you mean `cookie`?"),
         (["--auth", "mtls"], "auth mtls needs tls_cert, and tls_ca with the authorities of callers' certificates"),
         (["--tls-ca", "ca.pem"], "tls_key and tls_ca need tls_cert"),
     ):
         result = CliRunner().invoke(group, ["serve", "app.py:shout", "--port", "0", "--store", "memory:", *flags])
-        assert told in f"{result.output} {result.exception}", result.output
+        assert expected in f"{result.output} {result.exception}", result.output
 
 
 # -- what the card and a refusal say -----------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_readers_of_0_1_are_told_by_their_own_word_that_the_cookie_counts(door: 
 
 
 def test_a_refusal_names_every_scheme_on_both_bindings(door: Door) -> None:
-    told = "say who you are, by one of these schemes of the agent's card: cookie, bearer, apikey, basic"
+    expected = "say who you are, by one of these schemes of the agent's card: cookie, bearer, apikey, basic"
     challenges = [
         'Cookie realm="dragoman", cookie-name="user"',
         'Bearer realm="dragoman"',
@@ -183,7 +183,7 @@ def test_a_refusal_names_every_scheme_on_both_bindings(door: Door) -> None:
     for answer in (rpc, rest, old):
         assert answer.status_code == 401
         assert answer.headers.get_list("www-authenticate") == challenges
-        assert answer.json()["error"]["message"] == told
+        assert answer.json()["error"]["message"] == expected
     error = rpc.json()["error"]
     assert (error["code"], error["data"][0]["reason"]) == (-31401, "UNAUTHENTICATED")
     assert error["data"][0]["metadata"] == {"schemes": "cookie,bearer,apikey,basic"}
@@ -206,8 +206,8 @@ def test_a_missing_scope_is_forbidden_and_named(door: Door, tmp_path: Path) -> N
     assert card["securityRequirements"] == [{"schemes": {"bearer": {"list": ["tasks"]}}}]
     for answer in (rpc, rest):
         assert answer.status_code == 403
-        said = 'Bearer realm="dragoman", error="insufficient_scope", scope="tasks"'
-        assert answer.headers.get_list("www-authenticate") == [said]
+        challenge = 'Bearer realm="dragoman", error="insufficient_scope", scope="tasks"'
+        assert answer.headers.get_list("www-authenticate") == [challenge]
         assert answer.json()["error"]["message"] == "the bearer token lacks the scope tasks"
     assert rpc.json()["error"]["code"] == -31403
     assert rest.json()["error"]["status"] == "PERMISSION_DENIED"
@@ -328,7 +328,7 @@ def test_a_user_is_known_as_soon_as_added_and_no_more_as_soon_as_revoked(door: D
         key = {"Authorization": f"Bearer {door.users('key', 'ada')}"}
         assert [asked(client, **each) for each in (cookie, key)] == ["ada", "ada"]
         assert client.post("/message:send", json=SEND, auth=("ada", PASSWORD)).status_code == 200
-        door.users("password", "ada", "--password-stdin", said="another horse battery\n")
+        door.users("password", "ada", "--password-stdin", typed="another horse battery\n")
         assert [asked(client, **each) for each in (cookie, key)] == [401, "ada"]
         assert client.post("/message:send", json=SEND, auth=("ada", PASSWORD)).status_code == 401
         door.users("revoke", "ada")
@@ -377,7 +377,7 @@ def test_whoever_signs_in_at_one_node_is_known_at_all_and_no_more_after_another_
         assert two.post("/login", data=form, headers=cookies_of(one)).status_code == 303
         cookie = cookies_of(two)
         assert [asked(each, **cookie) for each in (one, two)] == ["ada", "ada"]
-        door.users("password", "ada", "--password-stdin", said="another horse battery\n")
+        door.users("password", "ada", "--password-stdin", typed="another horse battery\n")
         for node in (one, two):
             while asked(node, **cookie) == "ada":  # until the notice has come, a few milliseconds later
                 pass

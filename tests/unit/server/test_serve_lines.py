@@ -27,7 +27,7 @@ SHARED = (
 )
 
 
-def said(servable: Any, **settings: Any) -> list[str]:
+def startup_warnings(servable: Any, **settings: Any) -> list[str]:
     return Startup(servable, Settings(**settings), "127.0.0.1", 8080).warnings()
 
 
@@ -38,14 +38,14 @@ def lines_of(servable: Any, port: int = 8080, host: str = "127.0.0.1", **setting
 @pytest.mark.parametrize("options", [{"command": "bc", "input": "interactive"}, {"profile": "claude"}])
 def test_who_serves_conversations_without_auth_is_told_whose_they_are(options: Any) -> None:
     agent = Agent.from_command(**options)
-    assert said(agent) == [SHARED]
-    assert said(Server(Agent.from_command("cat"), agent)) == [SHARED]
-    assert said(agent, auth=lambda request: None) == []
+    assert startup_warnings(agent) == [SHARED]
+    assert startup_warnings(Server(Agent.from_command("cat"), agent)) == [SHARED]
+    assert startup_warnings(agent, auth=lambda request: None) == []
 
 
 def test_of_agents_that_keep_no_conversations_nothing_is_said() -> None:
-    assert said(Agent.from_command("cat")) == []
-    assert said(Server(Agent.from_command("cat"))) == []
+    assert startup_warnings(Agent.from_command("cat")) == []
+    assert startup_warnings(Server(Agent.from_command("cat"))) == []
 
 
 def test_a_node_that_may_have_fewer_connections_than_streams_is_warned() -> None:
@@ -54,39 +54,39 @@ def test_a_node_that_may_have_fewer_connections_than_streams_is_warned() -> None
     if files == resource.RLIM_INFINITY:
         pytest.skip("there is no limit")
     node, agent = {"store": "postgresql://db/dragoman"}, Agent.from_command("cat")
-    (warning,) = said(agent, **node, limits=Limits(streams=files + 1))
+    (warning,) = startup_warnings(agent, **node, limits=Limits(streams=files + 1))
     assert warning == (
         f"warning: only {files} files and connections may be open at once, and limits_streams is {files + 1}: raise "
         "the limit, as with `ulimit -n 65536`, or lower limits_streams"
     )
-    assert said(agent, **node, limits=Limits(streams=files)) == []
-    assert said(agent, limits=Limits(streams=files + 1)) == []
+    assert startup_warnings(agent, **node, limits=Limits(streams=files)) == []
+    assert startup_warnings(agent, limits=Limits(streams=files + 1)) == []
 
 
 def test_an_agent_without_skills_is_warned_about_with_what_to_add() -> None:
     bare, full = Agent("bare"), Agent("full", run=lambda ctx: ctx.messages())
     warning = "warning: `bare` has no skills, so its tasks fail: put `@agent.skill` above a function"
-    assert said(bare) == [warning]
-    assert said(Server(full, bare), auth=lambda request: None) == [warning]
-    assert said(full) == []
+    assert startup_warnings(bare) == [warning]
+    assert startup_warnings(Server(full, bare), auth=lambda request: None) == [warning]
+    assert startup_warnings(full) == []
 
     @bare.skill
     def echo(text: str) -> str:
         return text
 
-    assert said(bare) == []
+    assert startup_warnings(bare) == []
 
 
 def test_an_mcp_server_without_tools_is_warned_about() -> None:
-    (warning,) = said(Agent.from_mcp("./empty", name="empty"))
+    (warning,) = startup_warnings(Agent.from_mcp("./empty", name="empty"))
     assert warning.startswith("warning: `empty` has no tools, so its tasks fail: its MCP servers offer none, or")
 
 
 def test_whoever_reloads_with_tasks_in_memory_is_warned_that_they_are_lost() -> None:
     agent = Agent.from_command("cat")
     lost = "warning: the tasks are in memory: every restart loses them"
-    assert said(agent, reload=True, store="memory:") == [lost]
-    assert said(agent, reload=True) == said(agent, store="memory:") == []
+    assert startup_warnings(agent, reload=True, store="memory:") == [lost]
+    assert startup_warnings(agent, reload=True) == startup_warnings(agent, store="memory:") == []
 
 
 def test_whoever_reloads_sees_that_it_is_on() -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import httpx2
 import pytest
 import trustme
+from support.server_process import LAST_LINE, ServerProcess
 
 from dragoman import Agent, Client, sync
 from dragoman.auth import MutualTLS
@@ -61,33 +62,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         certificate = authority.issue_cert(f"{name}.example")
         certificate.private_key_and_cert_chain_pem.write_to_path(str(folder / f"{name}.pem"))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "COV"))}
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "dragoman.cli.main", "serve", "app.py", "--port", "0", "--store", "memory:"),
-            *("--grpc", "0", "--auth", "mtls", "--tls-cert", "own.pem", "--tls-key", "own.key", "--tls-ca", "ca.pem"),
-        ],
-        cwd=folder,
-        env={**kept, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    try:
-        said = ""
-        for line in process.stderr:
-            said += line
-            if line.startswith("  try"):
-                break
-        found = re.search(r"card    (https://127\.0\.0\.1:\d+)/", said)
-        assert found is not None, said
-        grpc = re.search(r"\n  grpc    (\S+)\n", said)
-        assert grpc is not None, said
-        assert "\n  auth    mtls\n" in said
-        yield Site(found[1], grpc[1], folder / "ca.pem", folder / "ann.pem", folder / "mallory.pem")
-    finally:
-        process.terminate()
-        process.wait(30)
-        process.stderr.close()
+    flags = ("--grpc", "0", "--auth", "mtls", "--tls-cert", "own.pem", "--tls-key", "own.key", "--tls-ca", "ca.pem")
+    with ServerProcess.serve(folder, "app.py", *flags, environment={**kept, "PYTHONPATH": str(SRC)}) as server:
+        server.find(LAST_LINE)
+        grpc = re.search(r"\n  grpc    (\S+)\n", server.text)
+        assert grpc is not None, server.text
+        assert "  auth    mtls\n" in server.output
+        yield Site(server.url, grpc[1], folder / "ca.pem", folder / "ann.pem", folder / "mallory.pem")
+        assert server.end() == 0
 
 
 async def test_a_caller_with_a_certificate_gets_in_and_is_known_by_it(site: Site) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import pytest
 
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ConfigError
-from dragoman.server.config.settings import SETTINGS, Limits, Settings, find_config, load_settings
+from dragoman.server.config.loader import find_config, load_settings
+from dragoman.server.config.settings import SETTINGS, Limits, Settings
 
 
 def load(
@@ -55,23 +57,26 @@ def test_where_callers_are_known_there_is_a_rate_unless_another_is_set(tmp_path:
     assert rate() == (100, 1000)
 
 
-def test_every_field_is_in_the_table_and_every_row_is_a_field():
+def test_every_field_is_declared_as_a_setting():
     fields = {name for name in Settings.__struct_fields__ if name != "limits"}
     limits = {f"limits_{name}" for name in Limits.__struct_fields__}
     assert set(SETTINGS) == fields | limits
 
 
 def test_every_default_passes_its_own_check():
-    for name in Settings.__struct_fields__:
-        value = getattr(Settings(), name)
-        if name != "limits" and value is not None:
-            assert SETTINGS[name].parse(value, False) == value
+    for setting in SETTINGS.values():
+        if setting.default is not None:
+            assert setting.parse(setting.default, False) == setting.default
+
+
+def test_an_engine_without_settings_has_the_defaults_of_a_server():
+    assert Settings().for_engine() == EngineSettings()
 
 
 def test_every_help_text_is_one_line_and_every_flag_is_the_name():
     for name, info in SETTINGS.items():
-        assert info.help
-        assert "\n" not in info.help
+        assert info.help.text
+        assert "\n" not in info.help.text
         assert info.flag is None or info.flag.partition("/")[0] == f"--{name.replace('_', '-')}"
 
 
@@ -137,25 +142,6 @@ def test_development_repeats_everything_unless_told_otherwise(tmp_path: Path):
     assert load(tmp_path, dev=True, dedupe=5).dedupe == 5
     assert load(tmp_path, dev=True, environ={"DRAGOMAN_DEDUPE": "6"}).dedupe == 6
     assert load(tmp_path, dev=False).dedupe == 600
-
-
-def test_a_former_name_of_a_setting_works_in_every_source(tmp_path: Path):
-    assert load(tmp_path, limits={"patience": 1}).limits.request_timeout == 1
-    assert load(tmp_path, environ={"DRAGOMAN_LIMITS_PATIENCE": "2"}).limits.request_timeout == 2
-    assert flags(tmp_path, limits_patience="3").limits.request_timeout == 3
-    write(tmp_path, "[limits]\npatience = 4\n")
-    assert load(tmp_path).limits.request_timeout == 4
-    with pytest.raises(ConfigError, match=r"^--limits-patience: must be seconds"):
-        flags(tmp_path, limits_patience="x")
-
-
-@pytest.mark.parametrize("names", [("PATIENCE", "REQUEST_TIMEOUT"), ("REQUEST_TIMEOUT", "PATIENCE")])
-def test_the_current_name_of_a_setting_counts_before_its_former_one(tmp_path: Path, names: tuple[str, str]):
-    set_to = {"PATIENCE": "1", "REQUEST_TIMEOUT": "2"}
-    environ = {f"DRAGOMAN_LIMITS_{name}": set_to[name] for name in names}
-    assert load(tmp_path, environ=environ).limits.request_timeout == 2
-    write(tmp_path, "".join(["[limits]\n", *(f"{name.lower()} = {set_to[name]}\n" for name in names)]))
-    assert load(tmp_path).limits.request_timeout == 2
 
 
 def test_limits_come_from_keyword_environment_and_table(tmp_path: Path):
@@ -386,23 +372,6 @@ def test_settings_cannot_be_changed():
         Settings().port = 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_editors_know_every_setting_and_limit_and_their_types() -> None:
-    from dragoman.engine.call import ClosingChoice
-    from dragoman.server.config import settings, table, values
-    from dragoman.server.config.keywords import LimitKeywords, SettingKeywords
-
-    names = {**vars(settings), **vars(table), **vars(values), "ClosingChoice": ClosingChoice}
-    for keywords, struct in ((SettingKeywords, Settings), (LimitKeywords, Limits)):
-        theirs, ours = get_type_hints(keywords, localns=names), get_type_hints(struct)
-        assert list(theirs) == list(ours)
-        simple = {name: hint for name, hint in ours.items() if hint in (bool, int, float, str) or get_args(hint)}
-        for name, hint in simple.items():
-            if get_origin(hint) is not tuple:
-                # Written as text or a number, and read into a type of its own.
-                written = str | int | None if hint == values.ListenAddress | None else hint
-                assert theirs[name] in (written, written | None), name
-
-
 SHARED = "postgresql://me@db/tasks"
 
 
@@ -410,8 +379,10 @@ def test_what_only_several_servers_have_needs_their_store(tmp_path: Path):
     loaded = load(tmp_path, store=SHARED, node="one", lease=4, limits={"runs": 0})
     assert (loaded.node, loaded.lease, loaded.limits.runs) == ("one", 4, 0)
     assert load(tmp_path, store=SHARED).limits.runs is None
-    told = "only servers that share a store have a lease: use --store postgresql://user@host/database, or leave it out"
-    assert problem(tmp_path, lease=4) == f"keyword lease: {told}"
+    expected = (
+        "only servers that share a store have a lease: use --store postgresql://user@host/database, or leave it out"
+    )
+    assert problem(tmp_path, lease=4) == f"keyword lease: {expected}"
     assert problem(tmp_path, environ={"DRAGOMAN_LIMITS_RUNS": "0"}).startswith("environment DRAGOMAN_LIMITS_RUNS: only")
     assert problem(tmp_path, store="memory:", node="one").startswith("keyword node: only servers that share a store")
 

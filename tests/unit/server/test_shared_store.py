@@ -10,12 +10,17 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from support.login_link import PAGE, link
+from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Agent, Client, Context, State
-from dragoman.errors import CannotConnect, ConfigError, PushNotificationNotSupported
+from dragoman.errors import CannotConnect, ConfigError, InvalidParams, PushNotificationNotSupported
 from dragoman.net.asgi import AsgiClient
+from dragoman.engine.ports.agent import ForeignTasks
 from dragoman.net.exchange import HttpRequest
+from dragoman.outputs import Ask
 from dragoman.server.agent.adapter import EngineAgent
+from dragoman.server.agent.base import Backend
 from dragoman.server.config.settings import Settings
 from dragoman.server.listen.startup import Startup
 from dragoman.testing import served
@@ -35,12 +40,9 @@ def make_agent() -> Agent:
         return f"{days} days"
 
     @agent.skill
-    async def wait(ctx: Context):
-        """Wait for a word."""
-        yield "waiting "
-        async for message in ctx.messages():
-            yield message.text
-            return
+    async def log_in(ctx: Context) -> str:
+        """Log in elsewhere."""
+        return await ctx.ask_auth("Log in", url=link)
 
     return agent
 
@@ -48,8 +50,8 @@ def make_agent() -> Agent:
 class Node:
     """A server without a port."""
 
-    def __init__(self, url: str, name: str, **settings: Any) -> None:
-        self.app = make_agent().app(store=url, secret=SECRET, node=name, **settings)
+    def __init__(self, url: str, name: str, agent: Agent, **settings: Any) -> None:
+        self.app = agent.app(store=url, secret=SECRET, node=name, **settings)
         self._client = AsgiClient(self.app)
 
     async def get(self, path: str) -> tuple[int, Any]:
@@ -77,14 +79,6 @@ class Node:
         async with asyncio.timeout(SECONDS):
             return (await self.call("/message:send", body))["task"]
 
-    async def subscribe(self, task: str) -> AsyncIterator[Any]:
-        response = await self._client.send(self._request(f"/tasks/{task}:subscribe", {}))
-        assert response.status == 200
-        async for chunk in response.chunks():
-            for line in chunk.decode().splitlines():
-                if line.startswith("data:"):
-                    yield json.loads(line[5:])
-
     def _request(self, path: str, body: dict[str, Any]) -> HttpRequest:
         headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
         return HttpRequest("POST", f"http://127.0.0.1{path}", headers, json.dumps(body).encode())
@@ -98,8 +92,8 @@ async def join(postgres_url: str) -> AsyncIterator[Callable[..., Any]]:
     """Starts a node on the database of the test."""
     async with AsyncExitStack() as stack:
 
-        async def start(name: str, **settings: Any) -> Node:
-            node = Node(postgres_url, name, drain=0, **settings)
+        async def start(name: str, agent: Agent | None = None, **settings: Any) -> Node:
+            node = Node(postgres_url, name, agent or make_agent(), drain=0, **settings)
             stack.push_async_callback(node.close)
             assert await node.get("/readyz") == (200, {"status": "ready"})
             return node
@@ -107,108 +101,82 @@ async def join(postgres_url: str) -> AsyncIterator[Callable[..., Any]]:
         yield start
 
 
-async def test_a_question_of_one_node_is_answered_at_another(join: Any) -> None:
+async def test_no_message_is_a_login_wherever_it_is_sent_and_of_two_logins_one_counts(join: Any) -> None:
     one, two = await join("one"), await join("two")
-    task = await one.send("go", skill="trip")
-    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    ended = await two.send("3", task=task["id"])
-    assert ended["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert (await one.get(f"/tasks/{task['id']}"))[1]["artifacts"][0]["parts"] == [{"text": "3 days"}]
-
-
-async def test_a_stream_and_words_for_a_run_go_through_another_node(join: Any) -> None:
-    one, two = await join("one"), await join("two")
-    task = await one.send("go", skill="wait", wait=False)
-    seen: list[Any] = []
-    is_waiting = asyncio.Event()
-
-    async def read() -> None:
-        async for event in two.subscribe(task["id"]):
-            seen.append(event)
-            if "waiting" in json.dumps(event):
-                is_waiting.set()
-
+    task = await one.send("go", skill="log_in")
+    kept = [await node.send(word, task=task["id"]) for node, word in ((one, "a"), (two, "b"))]
+    assert [each["status"]["state"] for each in kept] == ["TASK_STATE_AUTH_REQUIRED"] * 2
+    (handle,) = [part["url"].removeprefix(PAGE) for part in task["status"]["message"]["parts"] if "url" in part]
+    for wrong in (task["id"], handle[:-1], handle.swapcase()):
+        with pytest.raises(InvalidParams):
+            await two.app.resume(wrong, "Administrator")
+    logins = [node.app.resume(handle, name) for node in (one, two) for name in ("Ann", "Bea")]
+    results = await asyncio.gather(*logins, return_exceptions=True)
+    assert [isinstance(each, InvalidParams) for each in results].count(True) == 3
     async with asyncio.timeout(SECONDS):
-        reading = asyncio.create_task(read())
-        await is_waiting.wait()
-        await two.send("enough", task=task["id"], wait=False)
-        await reading
-    assert seen[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert "enough" in json.dumps(seen)
+        while (ended := (await two.get(f"/tasks/{task['id']}"))[1])["status"]["state"] != "TASK_STATE_COMPLETED":
+            pass
+    assert ended["artifacts"][0]["parts"] in ([{"text": "Ann"}], [{"text": "Bea"}])
+    assert [message["parts"][0]["text"] for message in ended["history"]] == ["go", "Log in", "a", "b"]
 
 
-async def test_a_run_is_canceled_from_another_node(join: Any) -> None:
-    one, two = await join("one"), await join("two")
-    task = await one.send("go", skill="wait", wait=False)
-    canceled = await two.call(f"/tasks/{task['id']}:cancel", {})
-    assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
-    assert (await one.get(f"/tasks/{task['id']}"))[1]["status"]["state"] == "TASK_STATE_CANCELED"
-    async with asyncio.timeout(SECONDS):
-        while one.app.running:  # noqa: ASYNC110 - the run ends once the notification has arrived
-            await asyncio.sleep(0.01)
-
-
-async def test_a_front_accepts_what_another_node_runs(join: Any) -> None:
-    front, _ = await join("front", limits={"runs": 0}), await join("worker")
-    task = await front.send("go", skill="trip")
-    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    ended = await front.send("2", task=task["id"])
-    assert ended["artifacts"][0]["parts"] == [{"text": "2 days"}]
-
-
-class Receiver:
-    """A receiver of webhooks that may refuse them for a while."""
+class Foreign:
+    """A foreign task that goes on in the moment in which two nodes look at it, and the runs of the task in front."""
 
     def __init__(self) -> None:
-        self.status = 503
-        self.refused = asyncio.Event()
-        self.keys: list[str] = []
-        self.states: asyncio.Queue[str] = asyncio.Queue()
+        self.runs: list[bool] = []
+        self._looks = asyncio.Barrier(2)
+        self.agent = Agent("front", Backend(self.run, foreign=ForeignTasks("there", self.has_moved)))
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head)}
-        body = json.loads(await reader.readexactly(int(headers["content-length"])))
-        if self.status == 200:
-            self.keys.append(headers["idempotency-key"])
-            if "statusUpdate" in body:
-                self.states.put_nowait(body["statusUpdate"]["status"]["state"])
-        else:
-            self.refused.set()
-        writer.write(b"HTTP/1.1 %d Whatever\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % self.status)
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
+    async def run(self, ctx: Any) -> AsyncIterator[Any]:
+        self.runs.append(ctx.resume is not None)
+        yield "it went on" if ctx.resume is not None else Ask("?", ref={"n": 1}, forwards=True)
+
+    async def has_moved(self, ref: Any) -> bool:
+        assert ref == {"n": 1}
+        await self._looks.wait()
+        return True
+
+
+async def test_a_foreign_task_that_two_nodes_watch_continues_the_task_in_front_once(join: Any) -> None:
+    foreign = Foreign()
+    task = await (await join("one", foreign.agent)).send("go")
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    two = await join("two", foreign.agent)  # it takes up the watch of a task that waits already
+    async with asyncio.timeout(SECONDS):
+        while (ended := (await two.get(f"/tasks/{task['id']}"))[1])["status"]["state"] != "TASK_STATE_COMPLETED":
+            pass
+    assert ended["artifacts"][0]["parts"] == [{"text": "it went on"}]
+    assert [message["parts"][0]["text"] for message in ended["history"] if message["role"] == "ROLE_USER"] == ["go"]
+    assert foreign.runs == [False, True]
+
+
+async def test_a_task_is_listed_anywhere(join: Any) -> None:
+    one, two = await join("one"), await join("two")
+    task = await one.send("go", skill="trip")
+    status, listed = await two.get("/tasks")
+    assert (status, [each["id"] for each in listed["tasks"]], listed["totalSize"]) == (200, [task["id"]], 1)
 
 
 async def test_the_webhooks_of_a_node_that_left_are_delivered_by_another(join: Any) -> None:
-    receiver = Receiver()
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
     one, _ = [await join(name, push_allow="127.0.0.1", lease=1) for name in ("one", "two")]
-    async with server, asyncio.timeout(SECONDS):
-        task = await one.send("go", skill="trip", webhook=url)
-        await receiver.refused.wait()
-        receiver.status = 200
+    with WebhookReceiver(503) as receiver:
+        task = await one.send("go", skill="trip", webhook=receiver.url)
+        await receiver.until(lambda: receiver.requests)
+        receiver.answer = 200
         await one.close()
-        states = [await receiver.states.get() for _ in range(2)]
-    assert states == ["TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"]
-    assert all(key.startswith(f"{task['id']}/") for key in receiver.keys)
+        await receiver.until(lambda: len(receiver.states) == 2)
+    assert receiver.states == ["TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"]
+    assert all(each.task == task["id"] for each in receiver.accepted)
 
 
 async def test_a_front_delivers_the_events_of_a_task_that_another_node_runs(join: Any) -> None:
-    receiver = Receiver()
-    receiver.status = 200
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
     front, worker = await join("front", push_allow="127.0.0.1", limits={"runs": 0}), await join("worker")
-    async with server, asyncio.timeout(SECONDS):
-        task = await front.send("go", skill="trip", webhook=url)
+    with WebhookReceiver() as receiver:
+        task = await front.send("go", skill="trip", webhook=receiver.url)
         await worker.send("3", task=task["id"])
-        states: list[str] = []
-        while "TASK_STATE_COMPLETED" not in states:
-            states.append(await receiver.states.get())
-    numbers = [int(key.rpartition("/")[2]) for key in receiver.keys]
+        await receiver.until(lambda: "TASK_STATE_COMPLETED" in receiver.states)
+    numbers = [each.number for each in receiver.accepted]
     assert numbers == sorted(set(numbers))
 
 

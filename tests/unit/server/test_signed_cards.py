@@ -259,20 +259,20 @@ async def test_with_an_address_of_its_own_a_server_signs_that_for_everybody() ->
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         ({"card_version": "0.3"}, "a card of A2A 0.3 alone cannot be signed"),
         ({"host": "0.0.0.0"}, "set url"),
         ({"host": "agents.example"}, "set url"),
     ],
 )
-def test_settings_that_do_not_go_with_signing_are_refused(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=f"^sign: .*{told}"):
+def test_settings_that_do_not_go_with_signing_are_refused(settings: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=f"^sign: .*{expected}"):
         calculator().app(store="memory:", sign=True, **settings)
 
 
 @pytest.mark.parametrize(
-    ("agent", "settings", "told"),
+    ("agent", "settings", "expected"),
     [
         (calculator(), {"secret": "short"}, "the setting secret has 5 characters"),
         (
@@ -283,10 +283,10 @@ def test_settings_that_do_not_go_with_signing_are_refused(settings: dict[str, An
     ],
 )
 async def test_a_card_that_cannot_be_signed_is_told_at_the_start(
-    agent: Agent, settings: dict[str, Any], told: str
+    agent: Agent, settings: dict[str, Any], expected: str
 ) -> None:
     app = agent.app(store="memory:", sign=True, **settings)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=expected):
         await app.start()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Client, Server, State
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 from dragoman.server.config.store_file import DEFAULT_STORE, default_store
 from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import served

@@ -26,8 +26,8 @@ def test_a_name_cannot_begin_another_line(caplog: pytest.LogCaptureFixture) -> N
     Audit().record_denial(scheme="basic", reason="locked", user=name, address="203.0.113.9")
     (record,) = caplog.records
     assert record.name == "dragoman.audit"
-    told = 'user="eve\\"\ufffd\ufffdevent=signed-in user=root\ufffd"'
-    assert record.getMessage() == f"event=denied {told} scheme=basic reason=locked address=203.0.113.9"
+    fields = 'user="eve\\"\ufffd\ufffdevent=signed-in user=root\ufffd"'
+    assert record.getMessage() == f"event=denied {fields} scheme=basic reason=locked address=203.0.113.9"
     assert record.__dict__["address"] == "203.0.113.9"
     assert record.levelno == logging.WARNING
 

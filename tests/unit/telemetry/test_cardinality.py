@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hostile_callers import check_cardinality
+from support.hostile_callers import check_cardinality
 
 
 @pytest.mark.timeout(60)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.otlp_collector import SpanMemory, collected_spans
+from support.otlp_collector import SpanMemory, collected_spans
 
 from dragoman import Agent, Context, User
 from dragoman.net.asgi import AsgiClient

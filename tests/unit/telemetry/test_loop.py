@@ -132,7 +132,7 @@ def logs(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+def stall_records(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [record for record in caplog.records if record.name == "dragoman.loop"]
 
 
@@ -140,10 +140,10 @@ def test_a_loop_that_is_late_by_over_200_ms_is_blocked(blocked: Blocked, logs: p
     blocked.block()
     assert blocked.look(0.05) == pytest.approx(0.05)
     assert blocked.look(0.15) < 0.05, "it looks more often once it is suspicious"
-    assert not said(logs)
+    assert not stall_records(logs)
     blocked.look(0.21)
     blocked.look(0.31)
-    (record,) = said(logs)
+    (record,) = stall_records(logs)
     assert record.levelno == logging.WARNING
     assert "0.2 s by skill `report` of agent `shop` in task t-1" in record.getMessage()
     assert (record.__dict__["skill"], record.__dict__["seconds"]) == ("report", pytest.approx(0.21, abs=0.01))
@@ -153,7 +153,7 @@ def test_a_loop_that_is_late_by_over_200_ms_is_blocked(blocked: Blocked, logs: p
     assert "threading.py" in record.stack_info
     blocked.release()
     blocked.look(0.01)
-    assert said(logs)[1].getMessage().startswith("the event loop was blocked for ")
+    assert stall_records(logs)[1].getMessage().startswith("the event loop was blocked for ")
     assert list(blocked.ticker.stalls) in ([], [SKILL])  # the tick has counted it, or forgotten it without metrics
 
 
@@ -164,9 +164,9 @@ def test_time_in_which_the_watchdog_could_not_run_does_not_count(
     blocked.block()
     blocked.look(0.1 + late, late)
     blocked.look(0.15 + late)
-    assert not said(logs)
+    assert not stall_records(logs)
     blocked.look(0.25 + late)
-    (record,) = said(logs)
+    (record,) = stall_records(logs)
     assert record.__dict__["seconds"] == pytest.approx(0.25, abs=0.01), "only what was seen"
 
 
@@ -178,7 +178,7 @@ def test_a_loop_that_waits_for_events_is_not_blocked(blocked: Blocked, logs: pyt
         pass  # it still returns from the call
     for after in (0.15, 0.21, 5, 10):
         blocked.look(after)
-    assert not said(logs)
+    assert not stall_records(logs)
 
 
 def test_a_step_that_waits_for_its_own_selector_is(blocked: Blocked, logs: pytest.LogCaptureFixture) -> None:
@@ -190,7 +190,7 @@ def test_a_step_that_waits_for_its_own_selector_is(blocked: Blocked, logs: pytes
     blocked.block(select)
     blocked.look(0.15)
     blocked.look(0.25)
-    assert len(said(logs)) == 1
+    assert len(stall_records(logs)) == 1
 
 
 def test_nobody_is_blamed_while_a_debugger_has_stopped_the_code(
@@ -210,7 +210,7 @@ def test_nobody_is_blamed_while_a_debugger_has_stopped_the_code(
     blocked.block(debug)
     for after in (0.15, 0.25, 5):
         blocked.look(after)
-    assert not said(logs)
+    assert not stall_records(logs)
 
 
 def test_of_one_skill_a_few_stacks_are_logged_in_a_minute(blocked: Blocked, logs: pytest.LogCaptureFixture) -> None:
@@ -220,11 +220,11 @@ def test_of_one_skill_a_few_stacks_are_logged_in_a_minute(blocked: Blocked, logs
         blocked.look(0.25)
         blocked.release()
     blocked.detector.look(time.monotonic(), 0)
-    assert sum(record.stack_info is not None for record in said(logs)) == MAX_STACKS
+    assert sum(record.stack_info is not None for record in stall_records(logs)) == MAX_STACKS
     blocked.block()
     blocked.look(70.0, 69.9)
     blocked.look(70.3)
-    assert "(2 more without a line)" in said(logs)[-1].getMessage()
+    assert "(2 more without a line)" in stall_records(logs)[-1].getMessage()
 
 
 @pytest.mark.usefixtures("metrics")
@@ -241,8 +241,11 @@ async def test_a_server_in_another_program_watches_its_loop_too(logs: pytest.Log
         await app.start()
         await until(lambda: app.monitor._ticker is not None and app.monitor._ticker.last.number > 0)
         await client.send("hi")
-        await until(lambda: len(said(logs)) == 2)
-    assert [("by skill `report` of agent `shop`" in record.getMessage()) for record in said(logs)] == [True, True]
+        await until(lambda: len(stall_records(logs)) == 2)
+    assert [("by skill `report` of agent `shop`" in record.getMessage()) for record in stall_records(logs)] == [
+        True,
+        True,
+    ]
     await app.stop()
     assert stalls()["shop", "report"] == before + 1
 
@@ -276,9 +279,9 @@ async def test_no_skill_is_blamed_for_the_garbage_collector(
         await app.start()
         await until(lambda: app.monitor._ticker is not None and app.monitor._ticker.last.number > 0)
         await client.send("hi")
-        await until(lambda: said(logs))
+        await until(lambda: stall_records(logs))
     await app.stop()
-    text = said(logs)[0].getMessage()
+    text = stall_records(logs)[0].getMessage()
     assert re.search(r"blocked for \d\.\d s by Python's garbage collector, which (took|has taken) \d\.\d s", text)
     assert "report" not in logs.text
     assert stalls().get(("shop", "report"), 0) == before
@@ -337,7 +340,7 @@ async def test_samplers_are_called_while_metrics_are_on_and_one_that_fails_stops
     monitor.start()
     await until(lambda: calls == 2)
     monitor.stop()
-    (record,) = said(logs)
+    (record,) = stall_records(logs)
     assert "a sampler of metrics has failed" in record.getMessage()
     assert sum(sum(values[:-1]) for _, values in METRICS.loop_lag.series()) >= lags + 2
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.otlp_collector import collected_spans
+from support.otlp_collector import collected_spans
 
 from dragoman import Agent, Client, Context, Failed
 from dragoman.model.message import Message

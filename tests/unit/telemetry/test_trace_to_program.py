@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import traced_processes as processes
-from otlp_collector import OtlpCollector
+from support import traced_processes as processes
+from support.otlp_collector import OtlpCollector
 
 PROGRAM = "import os; print(os.environ['TRACEPARENT'], os.environ['BAGGAGE'])"
 

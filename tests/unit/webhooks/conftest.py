@@ -14,8 +14,9 @@ import pytest
 from dragoman import Agent, Context
 from dragoman.bus.local import LocalBus
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings, Service
+from dragoman.engine.operations import Service
 from dragoman.engine.ports.store import Push, Store
+from dragoman.engine.settings import EngineSettings
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import CannotConnect
 from dragoman.model.message import Message
@@ -181,7 +182,7 @@ class World:
         for live in list(self.service._tasks.live.values()):
             if live.worker is not None:
                 live.worker.cancel()
-        self.service._tasks.close()
+        self.service.runner.close()
         workers = list(self.courier.workers)
         self.courier._closed = True
         for delivery in self.courier._deliveries.values():

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from support.http_server import Answer, HttpServer, Request
 
 from dragoman.client import webhook
 from dragoman.engine.ports.store import Push
@@ -277,41 +276,25 @@ def test_every_form_of_payload_is_read(body: dict[str, Any], kind: str, state: S
 # -- keys from their address -----------------------------------------------------------------------------------------
 
 
-class KeyPlace:
+class KeyPlace(HttpServer):
     """Somewhere to get keys from."""
 
     def __init__(self) -> None:
         self.keys: Any = KEYS.signer().jwks()
         self.status = 200
-        self.asked = 0
-        self.url = ""
+        super().__init__(self._answer, path="/.well-known/jwks.json")
+
+    def _answer(self, _: Request) -> Answer:
+        body = self.keys if isinstance(self.keys, bytes) else json.dumps(self.keys).encode()
+        return Answer(self.status, body, {"Location": self.url})
 
 
 @contextmanager
 def key_place() -> Iterator[KeyPlace]:
-    place = KeyPlace()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            place.asked += 1
-            body = place.keys if isinstance(place.keys, bytes) else json.dumps(place.keys).encode()
-            self.send_response(place.status)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Location", place.url)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        place.url = f"http://127.0.0.1:{server.server_port}/.well-known/jwks.json"
+    with KeyPlace() as place:
         try:
             yield place
         finally:
-            server.shutdown()
-            thread.join()
             webhook._key_cache.pop(place.url, None)
 
 
@@ -320,18 +303,18 @@ def test_keys_are_fetched_once_and_again_when_they_were_rotated(monkeypatch: Any
     with key_place() as place:
         for _ in range(3):
             assert verify(request.headers, request.body, jwks_url=place.url, now=NOW).state is State.COMPLETED
-        assert place.asked == 1
+        assert len(place.requests) == 1
         newer = KeyRing.random()
         signed = sent(signer=newer.signer())
         # Within the pause nobody is asked again, however many forged tokens come.
         for _ in range(3):
             with pytest.raises(BadSignature):
                 verify(signed.headers, signed.body, jwks_url=place.url, now=NOW)
-        assert place.asked == 1
+        assert len(place.requests) == 1
         monkeypatch.setattr(webhook, "_REFETCH_PAUSE", -1.0)
         place.keys = newer.signer().jwks()
         assert verify(signed.headers, signed.body, jwks_url=place.url, now=NOW).state is State.COMPLETED
-        assert place.asked == 2
+        assert len(place.requests) == 2
 
 
 @pytest.mark.parametrize("trouble", ["status", "redirect", "garbage", "array", "endless"])

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.engine.ownership.port import OwnershipLost
-from dragoman.engine.ownership.sole import SoleOwner
+from dragoman.engine.ports.ownership import OwnershipLost
+from dragoman.engine.ports.sole import SoleOwner
 from dragoman.engine.ports.store import WOKEN, Push, PushState, TaskRow, Write
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock

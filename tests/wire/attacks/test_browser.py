@@ -190,6 +190,8 @@ def test_the_login_page_is_kept_nowhere_framed_by_nobody_and_loads_nothing(house
     assert answer.headers["x-frame-options"] == "DENY"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    assert "form-action 'self'" in answer.headers["content-security-policy"]
+    assert "http" not in answer.text and "<script" not in answer.text
     assert "HttpOnly" in answer.headers["set-cookie"]
     assert "SameSite=Strict" in answer.headers["set-cookie"]
 

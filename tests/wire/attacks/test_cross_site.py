@@ -70,9 +70,9 @@ def ask(wire: Any, route: str, headers: dict[str, str]) -> Any:
     return wire.request(method, path, headers=headers, **content)
 
 
-@pytest.mark.rows("page", FOREIGN.values())
-@pytest.mark.rows("credential", AMBIENT.values())
-@pytest.mark.rows("route", ROUTES)
+@pytest.mark.parametrize("page", FOREIGN.values())
+@pytest.mark.parametrize("credential", AMBIENT.values())
+@pytest.mark.parametrize("route", ROUTES)
 def test_a_page_elsewhere_can_use_nothing_that_a_browser_adds_by_itself(
     house: Any, route: str, credential: Callable[[Any], dict[str, str]], page: dict[str, str]
 ) -> None:
@@ -99,11 +99,11 @@ def test_a_page_elsewhere_with_a_wrong_token_is_not_known(house: Any) -> None:
     assert (answer.status, answer.reason) == (401, "UNAUTHENTICATED")
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "page",
     [{"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {}, {"Referer": f"{EVIL}/page"}],
 )
-@pytest.mark.rows("own", [True, False])
+@pytest.mark.parametrize("own", [True, False])
 def test_our_own_pages_and_programs_are_answered(house: Any, page: dict[str, str], own: bool) -> None:
     origin = {"Origin": house.url} if own else {}
     answer = ask(house.wire, "rpc", {**JSON, **by_cookie(house), **page, **origin})
@@ -119,8 +119,8 @@ def test_a_link_elsewhere_may_lead_here_and_a_picture_may_not(house: Any) -> Non
 # -- the type of a body ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rows("kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
-@pytest.mark.rows("route", [name for name, (_, _, body) in ROUTES.items() if body is not None])
+@pytest.mark.parametrize("kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+@pytest.mark.parametrize("route", [name for name, (_, _, body) in ROUTES.items() if body is not None])
 def test_a_body_that_is_not_declared_as_json_runs_nothing(house: Any, route: str, kind: str | None) -> None:
     before = house.rows()
     answer = ask(house.wire, route, {**by_cookie(house), **({} if kind is None else {"Content-Type": kind})})

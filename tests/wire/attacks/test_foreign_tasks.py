@@ -212,12 +212,14 @@ def told(answer: Any, it: Any) -> tuple[int, str, list[str]]:
 
 @pytest.mark.requirement("S2-32")
 @pytest.mark.parametrize("name", SPEAKERS)
-def test_bob_cannot_reach_what_is_ada_s_nor_learn_that_it_is_there(house: Any, rows: Any, name: str) -> None:
+def test_bob_cannot_reach_what_is_ada_s_nor_learn_that_it_is_there(
+    house: Any, subtests: pytest.Subtests, name: str
+) -> None:
     speaker = house.wire.speaker(name)
     ada, nothing = house.victim(speaker), Nothing()
     before, as_bob, as_ada = house.rows(), house.as_("bob"), house.as_("ada")
     for attack in attacks_in(name):
-        with rows(attack.__name__):
+        with subtests.test(attack.__name__):
             found, missed = attack(house, speaker, ada, as_bob), attack(house, speaker, nothing, as_bob)
             assert [told(answer, ada) for answer in found] == [told(answer, nothing) for answer in missed]
             for answer in found:
@@ -229,11 +231,11 @@ def test_bob_cannot_reach_what_is_ada_s_nor_learn_that_it_is_there(house: Any, r
 
 @pytest.mark.requirement("S0-5", "S2-32")
 @pytest.mark.parametrize("name", SPEAKERS)
-def test_nobody_is_asked_for_a_name_whatever_they_want(house: Any, rows: Any, name: str) -> None:
+def test_nobody_is_asked_for_a_name_whatever_they_want(house: Any, subtests: pytest.Subtests, name: str) -> None:
     speaker = house.wire.speaker(name)
     ada, before = house.victim(speaker), house.rows()
     for attack in attacks_in(name):
-        with rows(attack.__name__):
+        with subtests.test(attack.__name__):
             for answer in attack(house, speaker, ada, house.as_("")):
                 assert answer.status == 401
                 assert (answer.code, answer.reason) == (UNAUTHENTICATED[speaker.binding], "UNAUTHENTICATED")
@@ -249,11 +251,11 @@ MISDIRECTED = (by_another_agent, as_a_tenant, by_a_spelling_of_its_id, by_guessi
 
 
 @pytest.mark.parametrize("name", SPEAKERS)
-def test_what_bob_tries_works_for_ada(house: Any, rows: Any, name: str) -> None:
+def test_what_bob_tries_works_for_ada(house: Any, subtests: pytest.Subtests, name: str) -> None:
     speaker = house.wire.speaker(name)
     for attack in attacks_in(name):
         if attack not in MISDIRECTED:
-            with rows(attack.__name__):
+            with subtests.test(attack.__name__):
                 answer = attack(house, speaker, house.victim(speaker), house.as_("ada"))[0]
                 assert (answer.status, '"error"' in getattr(answer, "text", "")) == (200, False)
 

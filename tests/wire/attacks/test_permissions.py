@@ -79,7 +79,7 @@ def refused(speaker: Any, answer: Any) -> None:
     assert "is empty" not in answer.text
 
 
-@pytest.mark.rows("route", ROUTES)
+@pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("name", SPEAKERS)
 def test_no_route_leads_to_a_skill_that_is_closed(house: Any, name: str, route: Any, caplog: Any) -> None:
     speaker = house.wire.speaker(name)

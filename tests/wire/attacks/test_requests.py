@@ -87,8 +87,8 @@ HEADERS = {
 }
 
 
-@pytest.mark.rows("header", HEADERS.values())
-@pytest.mark.rows("target", ["/message:send", "/a2a"])
+@pytest.mark.parametrize("header", HEADERS.values())
+@pytest.mark.parametrize("target", ["/message:send", "/a2a"])
 def test_no_header_lets_nobody_in(house: Any, header: str, target: str) -> None:
     before = house.rows()
     answer = raw(house.url, request("POST", target, header, body=SEND))
@@ -97,7 +97,7 @@ def test_no_header_lets_nobody_in(house: Any, header: str, target: str) -> None:
     assert house.rows() == before
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "headers",
     [
         ["Content-Length: 5", "Content-Length: 6"],
@@ -119,7 +119,7 @@ def test_a_body_of_two_lengths_carries_no_second_request(house: Any, headers: li
     assert house.rows() == before
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "host",
     [
         "evil.example",
@@ -151,8 +151,8 @@ def test_a_stranger_s_forwarded_headers_change_neither_the_card_nor_the_log(hous
     assert told == ["event=denied scheme=cookie reason=bad-cookie address=127.0.0.1"]
 
 
-@pytest.mark.rows("method", ["PUT", "PATCH", "DELETE", "TRACE", "HEAD", "GET", "PROPFIND"])
-@pytest.mark.rows("target", ["/a2a", "/", "/message:send", "/login", "/logout", "/.well-known/jwks.json"])
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "HEAD", "GET", "PROPFIND"])
+@pytest.mark.parametrize("target", ["/a2a", "/", "/message:send", "/login", "/logout", "/.well-known/jwks.json"])
 def test_another_method_does_nothing(house: Any, method: str, target: str) -> None:
     before = house.rows()
     for header in ("X-Nothing: 1", known(house, "ada"), "X-HTTP-Method-Override: POST"):
@@ -186,8 +186,8 @@ BODIES = {
 }
 
 
-@pytest.mark.rows(("body", "statuses"), BODIES.values())
-@pytest.mark.rows("target", ["/a2a", "/message:send", "/v1/message:send", "/tasks/t:cancel"])
+@pytest.mark.parametrize(("body", "statuses"), BODIES.values())
+@pytest.mark.parametrize("target", ["/a2a", "/message:send", "/v1/message:send", "/tasks/t:cancel"])
 def test_a_body_that_is_none_is_refused(house: Any, body: bytes, statuses: tuple[int, ...], target: str) -> None:
     before = house.rows()
     answer = raw(house.url, request("POST", target, known(house, "bob"), body=body))
@@ -237,7 +237,7 @@ TENANTS = [
 ]
 
 
-@pytest.mark.rows("tenant", TENANTS)
+@pytest.mark.parametrize("tenant", TENANTS)
 def test_no_tenant_leads_to_another_or_out_of_the_house(house: Any, tenant: str) -> None:
     speaker = house.wire.speaker("1.0-rest")
     ada = house.victim(speaker)

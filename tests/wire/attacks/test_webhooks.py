@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
+from support.http_server import Answer, HttpServer
+from support.webhook_receiver import Delivery, WebhookReceiver
 
 from dragoman import User
 from dragoman.testing import served
 
 SPEAKERS = ("1.0-rpc", "1.0-rest", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.1-rpc")
 INVALID = {"rpc": -32602, "rest": 400}
-WAIT = 30
 
 # None of these is ever connected to: they are refused as they stand, without a look-up.
 PLACES = {
@@ -95,12 +93,12 @@ def inline(speaker: Any, hook: dict[str, Any], who: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", SPEAKERS)
-def test_no_webhook_leads_into_the_network(house: Any, rows: Any, name: str) -> None:
+def test_no_webhook_leads_into_the_network(house: Any, subtests: pytest.Subtests, name: str) -> None:
     speaker, who = house.wire.speaker(name), house.as_("bob")
     task = speaker.id_of(speaker.task(speaker.send(tool="ask_name", message={"messageId": str(uuid4())}, **who)))
     before = house.rows()
     for place, url in PLACES.items():
-        with rows(place):
+        with subtests.test(place):
             made = house.push(speaker, "create", task, url=url, more={}, **who)
             for answer in (made, inline(speaker, {"url": url}, who)):
                 assert (answer.code, answer.reason) == (INVALID[speaker.binding], "INVALID_PARAMS"), answer.text
@@ -111,7 +109,7 @@ def test_no_webhook_leads_into_the_network(house: Any, rows: Any, name: str) -> 
 
 
 @pytest.mark.parametrize("name", SPEAKERS)
-def test_no_webhook_puts_words_into_our_headers(house: Any, rows: Any, name: str) -> None:
+def test_no_webhook_puts_words_into_our_headers(house: Any, subtests: pytest.Subtests, name: str) -> None:
     speaker, who = house.wire.speaker(name), house.as_("bob")
     task = speaker.id_of(speaker.task(speaker.send(tool="ask_name", message={"messageId": str(uuid4())}, **who)))
     before = house.rows()
@@ -122,44 +120,29 @@ def test_no_webhook_puts_words_into_our_headers(house: Any, rows: Any, name: str
             said = {"scheme": scheme} if speaker.is_modern else {"schemes": [scheme]}
             more["authentication"] = {**said, "credentials": credentials}
         hook = {"url": "http://127.0.0.1:9/hook", **more}
-        with rows(what):
+        with subtests.test(what):
             made = house.push(speaker, "create", task, more.pop("id", ""), more=more, **who)
             for answer in (made, inline(speaker, hook, who)):
                 assert (answer.code, answer.reason) == (INVALID[speaker.binding], "INVALID_PARAMS"), answer.text
             assert house.rows() == before
 
 
-class Receiver:
-    """Notes who calls, and answers what a test says; `again` is set when somebody has come twice to every path."""
-
-    def __init__(self, paths: list[str], answer: Callable[[str], tuple[int, list[tuple[bytes, bytes]]]]) -> None:
-        self.seen: list[tuple[str, dict[bytes, bytes]]] = []
-        self.again = threading.Event()
-        self._paths = paths
-        self._answer = answer
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            raise RuntimeError("no lifespan here")
-        self.seen.append((scope["path"], dict(scope["headers"])))
-        status, headers = self._answer(scope["path"])
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
-        paths = [path for path, _ in self.seen]
-        if all(paths.count(path) > 1 for path in self._paths):
-            self.again.set()
+def came_again(receiver: WebhookReceiver, *paths: str) -> None:
+    """Wait until every path was asked for twice."""
+    receiver.wait_for(lambda: all([each.path for each in receiver.requests].count(path) > 1 for path in paths))
 
 
 def test_a_webhook_that_points_elsewhere_is_not_followed(house: Any, new_agent: Any) -> None:
     """The trap is on loopback, where nothing was allowed but the receiver's own port: it stands for metadata."""
     statuses = ("301", "302", "303", "307", "308")
-    trap = Receiver([], lambda _: (200, []))
     with ExitStack() as stack:
-        elsewhere = stack.enter_context(served(trap))
-        trap.seen.clear()
-        to = [(b"location", f"{elsewhere}/latest/meta-data/".encode())]
-        receiver = Receiver([f"/{each}" for each in statuses], lambda path: (int(path[1:]), to))
-        port = urlsplit(stack.enter_context(served(receiver))).port
+        trap = stack.enter_context(HttpServer(path="/latest/meta-data/"))
+
+        def elsewhere(delivery: Delivery) -> Answer:
+            return Answer(int(delivery.path[1:]), headers={"Location": trap.url})
+
+        receiver = stack.enter_context(WebhookReceiver(elsewhere))
+        port = receiver.port
         url = stack.enter_context(served(new_agent(), push_allow=[f"127.0.0.1:{port}"], drain=0))
         speaker = house.wire.at(url).speaker("1.0-rpc")
         task = speaker.id_of(speaker.task(speaker.send(tool="ask_name")))
@@ -168,8 +151,8 @@ def test_a_webhook_that_points_elsewhere_is_not_followed(house: Any, new_agent: 
             assert "error" not in made.json
         speaker.send("Ada", task=task, message={"messageId": "m2"})
         # It comes again: so the answer was read, taken for a failure and not followed.
-        assert receiver.again.wait(WAIT)
-    assert trap.seen == []
+        came_again(receiver, *(f"/{status}" for status in statuses))
+    assert trap.requests == []
 
 
 async def anybody(request: Any) -> User | None:
@@ -177,18 +160,18 @@ async def anybody(request: Any) -> User | None:
 
 
 def test_a_webhook_hears_nothing_of_its_caller_s_credentials(house: Any, new_agent: Any) -> None:
-    receiver = Receiver(["/hook"], lambda _: (500, []))
     theirs = house.secret("what-only-the-caller-and-the-server-know")
     who = {"headers": {"Cookie": f"user={theirs}", "Authorization": f"Bearer {theirs}"}}
     with ExitStack() as stack:
-        port = urlsplit(stack.enter_context(served(receiver))).port
+        receiver = stack.enter_context(WebhookReceiver(500))
+        port = receiver.port
         url = stack.enter_context(served(new_agent(), auth=anybody, push_allow=[f"127.0.0.1:{port}"], drain=0))
         speaker = house.wire.at(url).speaker("1.0-rpc")
         task = speaker.id_of(speaker.task(speaker.send(tool="ask_name", **who)))
         house.push(speaker, "create", task, url=f"http://127.0.0.1:{port}/hook", more={"token": "abc"}, **who)
         speaker.send("Ada", task=task, message={"messageId": "m2"}, **who)
-        assert receiver.again.wait(WAIT)
-    for _, headers in receiver.seen:
-        assert headers[b"x-a2a-notification-token"] == b"abc"
-        assert b"cookie" not in headers
-        assert theirs.encode() not in b"".join(headers.values())
+        came_again(receiver, "/hook")
+    for each in receiver.requests:
+        assert each.headers["x-a2a-notification-token"] == "abc"
+        assert "cookie" not in each.headers
+        assert theirs not in "".join(each.headers.values())

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from dragoman.engine.execute.context import Context
 
+logger = logging.getLogger("dragoman.adk")
+
 CREDENTIAL = "adk_request_credential"
 # Start of ADK's default confirmation hint, which is addressed to programs, not to people.
 _DEFAULT_HINT = "Please approve or reject the tool call"
@@ -144,8 +146,6 @@ def _call_text(name: str, args: Any) -> str:
     arguments = msgspec.json.encode(args).decode(errors="replace")
     return f"{name}({arguments if len(arguments) <= _MAX_ARGUMENTS else arguments[: _MAX_ARGUMENTS - 1] + '…'})"
 
-
-logger = logging.getLogger("dragoman.adk")
 
 # Key in the conversation's state of the tools without any response, by the waiting task.
 _STATE = "dragoman.adk.open"

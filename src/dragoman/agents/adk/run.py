@@ -28,8 +28,8 @@ from dragoman.agents.adk.remote.message import TASK_ID
 from dragoman.agents.adk.replies import read_answers
 from dragoman.agents.adk.turn import AdkTurn
 from dragoman.dialects.negotiate import ADK_MARK, ADK_PROGRESS
-from dragoman.engine.execute.outputs import Ask, OutputMetadata
-from dragoman.engine.ports.agent import ForeignTasks
+from dragoman.engine.execute.outputs import Ask
+from dragoman.engine.ports.agent import ForeignTasks, OutputMetadata
 from dragoman.engine.ports.store import Scope
 from dragoman.engine.session_id import session_id
 from dragoman.model.error import ConfigError, Failed, Rejected

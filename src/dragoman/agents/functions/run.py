@@ -20,16 +20,18 @@ from dragoman.agents.functions.skill import FunctionKind, json_schemas
 from dragoman.agents.functions.sync_context import SyncContext
 from dragoman.agents.offers import check_permission, may_use, requested_skill
 from dragoman.agents.timeout import DeadlineExceeded, Timeout
-from dragoman.engine.execute.outputs import AnsweredQuestion, Ask, LoginUrl
+from dragoman.engine.execute.outputs import Ask, LoginUrl
 from dragoman.engine.execute.threads import in_thread, skill_threads
+from dragoman.engine.journal.replay import AnsweredQuestion
 from dragoman.engine.ports.agent import Plan
 from dragoman.model.error import ConfigError, Failed
 from dragoman.schema.conversion import TypeMismatch, convert, is_text_type, read_answer, type_name
 
 if TYPE_CHECKING:
-    from dragoman.agents.functions.effects import EffectWatch
     from dragoman.agents.functions.skill import Parameter, Skill
     from dragoman.engine.execute.context import Context
+
+logger = logging.getLogger("dragoman.agent")
 
 
 class PauseSignal(BaseException):
@@ -150,7 +152,6 @@ def _file_answer(answer: AnsweredQuestion) -> Any:
     return answer.text.strip() if data is None else cast("Any", data)
 
 
-logger = logging.getLogger("dragoman.agent")
 _END = object()
 # How long a chunk of a generator in a thread may be held back. Its end takes a change of threads, a tenth of that when
 # nothing else runs; readers do not notice it.
@@ -164,8 +165,6 @@ class Functions:
         self.skills: dict[str, Skill] = {}
         # The skill for messages that name none, where it is the same for every caller.
         self._default: Skill | None = None
-        # Whether effects that a question repeats are logged.
-        self.finds_effects = False
 
     def add(self, skill: Skill) -> None:
         """Register a skill. Raises ConfigError when its id is in use."""
@@ -238,13 +237,13 @@ class Functions:
         text = ctx.text if skill.text_parameter is not None and not arguments else ""
         values = {skill.text_parameter: text} if skill.text_parameter is not None and text else None
         if values is None or skill.context_parameter is not None or ctx.answers:
-            return _run_with_replay(skill, ctx, arguments, values, finds_effects=self.finds_effects)
+            return _run_with_replay(skill, ctx, arguments, values)
         # Most messages are one text for a function that cannot ask: nothing to bind, to replay or to store.
         return _call_with_context(skill, ctx, values)
 
 
 async def _run_with_replay(
-    skill: Skill, ctx: Context, arguments: dict[str, Any], values: dict[str, Any] | None, *, finds_effects: bool
+    skill: Skill, ctx: Context, arguments: dict[str, Any], values: dict[str, Any] | None
 ) -> AsyncGenerator[Any, None]:
     """Yield the outputs of a skill that may ask, or whose arguments may be missing, without those of earlier runs."""
     loaded = first = _copy_state(ctx.state)
@@ -254,12 +253,10 @@ async def _run_with_replay(
     replay = QuestionReplay(ctx.answers, first)
     ctx.ask_handler = replay
     pause: PauseSignal | None = None
-    watch = _watch(skill, ctx, replay) if finds_effects and skill.context_parameter is not None else None
     try:
         if values is None:
             values = await _bind_arguments(skill, arguments, ctx, replay)
-        called = skill if watch is None else watch.watched_skill()
-        async with aclosing(_call_with_context(called, ctx, values)) as outputs:
+        async with aclosing(_call_with_context(skill, ctx, values)) as outputs:
             async for value in outputs:
                 replay.check_not_paused()
                 if not ctx.answers or not replay.replaying:
@@ -272,8 +269,6 @@ async def _run_with_replay(
         if pause is None:
             raise
     finally:
-        if watch is not None:
-            watch.close(pause.ask.question if pause is not None else None)
         if pause is not None:
             # Changes to the state take effect when the task ends, not when it pauses.
             _replace_state(ctx.state, loaded)
@@ -281,12 +276,6 @@ async def _run_with_replay(
             _replace_state(ctx.state, _merge_state(loaded, first, ctx.state))
     if pause is not None:
         yield pause.ask
-
-
-def _watch(skill: Skill, ctx: Context, replay: QuestionReplay) -> EffectWatch:
-    from dragoman.agents.functions.effects import EffectWatch
-
-    return EffectWatch(skill, ctx, replay)
 
 
 def _replace_state(state: dict[str, Any], other: dict[str, Any]) -> None:

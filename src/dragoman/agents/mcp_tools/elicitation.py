@@ -19,7 +19,7 @@ from dragoman.schema.arguments import Problem, Schema
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock, Timer
-    from dragoman.engine.execute.outputs import AnsweredQuestion
+    from dragoman.engine.journal.replay import AnsweredQuestion
 
 _PARAMS: TypeAdapter[types.ElicitRequestParams] = TypeAdapter(types.ElicitRequestParams)
 _ACTION_WORDS: dict[str, Literal["decline", "cancel"]] = {

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from dragoman.agents.process.guard.client import Child
     from dragoman.agents.process.guard.spawner import Pipes
 
+logger = logging.getLogger("dragoman.mcp")
+
 # Bytes scanned at either end of a line: the header members stand before or after the payload.
 _SCANNED_BYTES = 1_000
 # Nesting that is kept when a message is truncated, and the longest line that is truncated.
@@ -131,7 +133,6 @@ def truncate_depth(line: bytes) -> bytes | None:
     return b"".join((*pieces, line[copied_to:])) if pieces and depth == 0 else None
 
 
-logger = logging.getLogger("dragoman.mcp")
 _STDERR_LINES = 8
 _MAX_LOGGED = 2000
 # Messages queued before reading from the program is paused.

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
+logger = logging.getLogger("dragoman.process")
+
 Event = Mapping[str, Any]
 # Called with the session id and the event.
 Callback = Callable[[str, Event], object]
@@ -106,9 +108,6 @@ def problem_of(event: Event) -> str:
     if not isinstance(message, str) or not message:
         return "the program failed"
     return message if len(message) <= MAX_PROBLEM else f"{message[:MAX_PROBLEM]} …"
-
-
-logger = logging.getLogger("dragoman.process")
 
 
 class SessionSubscribers:

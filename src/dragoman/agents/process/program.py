@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dragoman.agents.process.spec import ProgramSpec
     from dragoman.clock import Clock, Timer
 
+logger = logging.getLogger("dragoman.process")
+
 # Kernel wait channels of a process that reads from a pipe.
 _READ_CHANNELS = ("pipe_read", "anon_pipe_read", "pipe_wait")
 # Wait channels of a process that sleeps or waits for a child: it is working silently.
@@ -74,7 +76,6 @@ def _thread_states(pid: int) -> list[tuple[str, str]]:
     return threads
 
 
-logger = logging.getLogger("dragoman.process")
 _CHUNK = 65_536
 # Bytes of stderr that are kept, and how many of them a caller may see.
 _STDERR_BYTES, _PUBLIC_STDERR_BYTES = 8000, 2000

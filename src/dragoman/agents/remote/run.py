@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from dragoman.client.connection import DEFAULT_LIMIT, public_error_text
-from dragoman.client.event import CancelSafeEvents, Event, missed_events
-from dragoman.client.follow import ResumableStream
+from dragoman.client.connection import public_error_text
+from dragoman.client.event import Event, missed_events
+from dragoman.client.follow import CancelSafeEvents, ResumableStream
+from dragoman.client.options import DEFAULT_LIMIT
 from dragoman.client.streams.backoff import Backoff
 from dragoman.engine.execute.outputs import Ask, Done
 from dragoman.model.error import (

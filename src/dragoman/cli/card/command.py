@@ -35,8 +35,8 @@ def command(ctx: click.Context, url: str, validate: bool, jwks: str | None, **sh
     checks signatures with the keys from the card's own origin, or with those of --jwks.
     """
     from dragoman.cli.printing import out, print_json
-    from dragoman.client.discovery import CardRecorder
-    from dragoman.client.message import fetch_schemas
+    from dragoman.client.card_recorder import CardRecorder
+    from dragoman.client.skill_schema import fetch_schemas
     from dragoman.model.error import ConfigError
 
     if jwks is not None and not validate:
@@ -126,7 +126,7 @@ def _interfaces(card: AgentCard, options: Options) -> Iterator[str]:
 
 def _preferred_interface(card: AgentCard, options: Options) -> AgentInterface | None:
     """Return the interface that the client would try first; None when none fits."""
-    from dragoman.client.cards.interface import interfaces_of
+    from dragoman.client.interface import interfaces_of
     from dragoman.model.error import DragomanError
 
     try:
@@ -168,7 +168,7 @@ def _security(card: AgentCard) -> Iterator[str]:
 
 
 def _skills(card: AgentCard, schemas: dict[str, Any]) -> Iterator[str]:
-    from dragoman.client.message import skill_schema
+    from dragoman.client.skill_schema import skill_schema
     from dragoman.schema.budget import step_budget
     from dragoman.schema.outline import Outline
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
+from dragoman.client.cards import CardVerifier, jwks_url_of, key_url_of, load_keys
 from dragoman.client.connection import Sender
-from dragoman.client.trust import CardVerifier, jwks_url_of, key_url_of, load_keys
 from dragoman.clock import SystemClock
 from dragoman.dialects.cards.rules.validate import CardProblem
 from dragoman.keys.card_signature import headers_of

@@ -111,7 +111,7 @@ def _addresses(incomplete: str) -> Iterator[tuple[str, str]]:
 
 def _configured() -> Iterator[str]:
     """Yield the addresses at which the agents of dragoman.toml are served, if there are several."""
-    from dragoman.server.config.settings import find_config
+    from dragoman.server.config.loader import find_config
 
     with suppress(ConfigError):
         file = find_config(None, environ=os.environ, cwd=Path.cwd())

@@ -23,9 +23,9 @@ from dragoman.installation import install_line, package_line
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
 from dragoman.server.administration import open_administration
-from dragoman.server.config.settings import SETTINGS, ConfigFile, Settings, find_config, load_settings
+from dragoman.server.config.loader import ConfigFile, find_config, load_settings
+from dragoman.server.config.settings import SETTINGS, Settings
 from dragoman.server.config.store_url import without_password
-from dragoman.server.config.table import RENAMED
 from dragoman.stores.administration import HealthFinding
 
 FEW_FILES = 1024
@@ -129,18 +129,17 @@ def setting_sources(flags: Mapping[str, Any], environ: Mapping[str, str], file: 
     """Return where each setting that is not the default was set. The settings must be loadable."""
     sources: dict[str, str] = {}
     for name, info in SETTINGS.items():
-        names = (name, *(old for old, new in RENAMED.items() if new == name))
-        variable = next((each for each in (f"DRAGOMAN_{each.upper()}" for each in names) if environ.get(each)), "")
+        variable = f"DRAGOMAN_{name.upper()}"
         table = "limits" if name.startswith("limits_") else "serve"
         in_file: Mapping[str, Any] = getattr(file, table, {})
-        key = next((each for each in (each.removeprefix("limits_") for each in names) if each in in_file), None)
+        key = name.removeprefix("limits_")
         other = {"port": "PORT", "host": "BIND_HOST"}.get(name, "")
         if name in flags:
             sources[name] = info.flag or name
         # Beside a Kubernetes service called `dragoman`, DRAGOMAN_PORT is tcp://…, which is no setting.
-        elif variable and not (name == "port" and "://" in environ[variable]):
+        elif environ.get(variable) and not (name == "port" and "://" in environ[variable]):
             sources[name] = f"environment {variable}"
-        elif file is not None and key is not None:
+        elif file is not None and key in in_file:
             sources[name] = f"{file.label} [{table}] {key}"
         elif environ.get(other):
             sources[name] = f"environment {other}"
@@ -155,9 +154,8 @@ def _setting_findings(settings: Settings, places: Mapping[str, str]) -> Iterator
 
 
 def _format_setting(settings: Settings, name: str) -> str:
-    limit = name.removeprefix("limits_")
-    value: Any = getattr(settings, name) if limit == name else getattr(settings.limits, limit)
-    if value is not None and SETTINGS[name].secret:
+    value = SETTINGS[name].of(settings)
+    if value is not None and SETTINGS[name].help.secret:
         return "(hidden)"
     if name == "store":
         return without_password(settings.store)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import ssl
 
     from dragoman.cli.doctor.remote import ProbeClient, ProbeResponse
-    from dragoman.client.cards.interface import Interface
+    from dragoman.client.interface import Interface
     from dragoman.model.card import AgentCard
     from dragoman.transports.binding import Binding
 

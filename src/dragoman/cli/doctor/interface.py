@@ -33,7 +33,7 @@ from dragoman.stores.administration import HealthFinding
 
 if TYPE_CHECKING:
     from dragoman.cli.doctor.remote import ProbeClient, ProbeResponse
-    from dragoman.client.cards.interface import Interface
+    from dragoman.client.interface import Interface
     from dragoman.model.card import AgentCard
     from dragoman.model.operation import Request
 

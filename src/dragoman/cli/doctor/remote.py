@@ -15,9 +15,9 @@ from dragoman.auth.outbound.choose import credential_of
 from dragoman.cli.doctor.interface import InterfaceChecker
 from dragoman.cli.doctor.tls import check_tls
 from dragoman.cli.printing import state_name
-from dragoman.client.cards.interface import interfaces_of
+from dragoman.client.cards import WELL_KNOWN, is_card_url
 from dragoman.client.connection import Sender
-from dragoman.client.discovery import WELL_KNOWN, is_card_url
+from dragoman.client.interface import interfaces_of
 from dragoman.dialects.cards.card import parse_card
 from dragoman.dialects.cards.rules.validate import card_problems
 from dragoman.dialects.table import GRPC
@@ -32,9 +32,9 @@ from dragoman.transports.sse import SseReader
 
 if TYPE_CHECKING:
     from dragoman.cli.remote.session import CommandSession, Options
-    from dragoman.client.cards.interface import Interface
     from dragoman.client.client import Client
     from dragoman.client.event import Event
+    from dragoman.client.interface import Interface
     from dragoman.model.card import AgentCard, AgentInterface
     from dragoman.net.exchange import HttpResponse
 

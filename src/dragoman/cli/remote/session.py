@@ -170,7 +170,7 @@ def _parse_header(text: str) -> tuple[str, str]:
 
 
 def _parse_limit(limit: int | None) -> int | None:
-    from dragoman.client.connection import DEFAULT_LIMIT
+    from dragoman.client.options import DEFAULT_LIMIT
 
     text = os.environ.get(LIMIT_ENV)
     if limit is None and text:
@@ -181,7 +181,7 @@ def _parse_limit(limit: int | None) -> int | None:
 
 
 def _or_default(reconnect: float | None) -> float:
-    from dragoman.client.streams.backoff import RECONNECT
+    from dragoman.client.options import RECONNECT
 
     return RECONNECT if reconnect is None else reconnect
 

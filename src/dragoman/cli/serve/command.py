@@ -31,14 +31,13 @@ from dragoman.cli.serve.options import (
     prefix_errors,
 )
 from dragoman.model.error import AuthError, ConfigError
-from dragoman.server.config.settings import SETTINGS, ConfigFile, Limits, Settings, find_config, load_settings
-from dragoman.server.config.table import RENAMED
+from dragoman.server.config.loader import ConfigFile, find_config, load_settings
+from dragoman.server.config.settings import SETTINGS, Setting, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dragoman.cli.serve.child import ServeChild
-    from dragoman.server.config.table import SettingInfo
     from dragoman.server.listen.serve import Servable
 
 FIRST_AGENT = '''\
@@ -52,27 +51,20 @@ def add_numbers(a: int, b: int) -> int:
     return a + b'''
 
 
-def _default(name: str) -> str:
-    limit = name.removeprefix("limits_")
-    value: Any = getattr(Limits(), limit) if limit != name else getattr(Settings(), name)
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "" if value is None or value == () else str(value)
-
-
-def _setting_option(name: str, info: SettingInfo) -> Any:
-    default = _default(name)
-    text = f"{info.help}  [default: {default}]" if default else info.help
-    kind: dict[str, Any] = {"default": None} if info.switch else {"metavar": info.metavar, "multiple": info.repeat}
+def _setting_option(setting: Setting) -> Any:
+    default = setting.default
+    value = ("on" if default else "off") if setting.is_switch else "" if default in (None, ()) else str(default)
+    text = f"{setting.help.text}  [default: {value}]" if value else setting.help.text
+    kind: dict[str, Any] = {"metavar": setting.metavar, "multiple": setting.kind.repeat}
     return click.option(
-        str(info.flag),
-        name,
+        str(setting.flag),
+        setting.name,
         help=text,
         cls=GroupedOption,
-        group=info.group,
-        common=info.common,
+        group=setting.help.group,
+        common=setting.help.common,
         shell_complete=complete_setting,
-        **kind,
+        **({"default": None} if setting.is_switch else kind),
     )
 
 
@@ -109,10 +101,9 @@ def _start_option(flag: str, text: str, *, common: bool = False) -> Any:
         "Environment variable for --mcp or --command; KEY alone passes on its value; repeatable.",
     ),
     click.option("--config", **CONFIG, cls=GroupedOption, group="Agent", common=True),
-    *(_setting_option(name, info) for name, info in SETTINGS.items() if info.flag is not None),
+    *(_setting_option(setting) for setting in SETTINGS.values() if setting.flag is not None),
     _start_option("--quiet", "Print warnings and errors only.", common=True),
     _start_option("--curl", "Print curl commands to try."),
-    *(click.option(f"--{name.replace('_', '-')}", name, hidden=True) for name in RENAMED),
 )
 def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None, **flags: Any) -> None:
     """Serve agents over A2A.
@@ -147,7 +138,7 @@ def command(targets: tuple[str, ...], a2a: tuple[str, ...], config: Path | None,
 
 def _preview(arguments: ServeArguments) -> Settings:
     """Load the settings that can be had without importing the targets. Raises ConfigError when a flag is wrong."""
-    flags = {name: value for name in (*SETTINGS, *RENAMED) if (value := arguments.flags.get(name)) not in (None, ())}
+    flags = {name: value for name in SETTINGS if (value := arguments.flags.get(name)) not in (None, ())}
     load = partial(load_settings, {}, flags=flags, warn=lambda _: None, partial=True)
     try:
         return load(environ=os.environ, config=arguments.config, cwd=Path.cwd())

@@ -157,7 +157,7 @@ def choices_of(name: str) -> Sequence[str]:
 
             return PROFILES
         case _:
-            parser = SETTINGS[name].parse if name in SETTINGS else _CHOICES.get(name)
+            parser = SETTINGS[name].kind.parse if name in SETTINGS else _CHOICES.get(name)
             return parser.choices if isinstance(parser, ChoiceParser) else ()
 
 

@@ -26,6 +26,7 @@ from dragoman.cli.serve.watched import watched_files
 from dragoman.console.access import ConsoleAddress, new_token
 from dragoman.model.error import ConfigError
 from dragoman.server.listen.port import bind
+from dragoman.server.listen.shutdown import stop_signals
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 # How often the child is looked after while no file changes, in milliseconds.
 _POLL = 50
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Reloader:
@@ -62,7 +62,7 @@ class Reloader:
             ConfigError: the files cannot be watched.
             SystemExit: the address cannot be listened on.
         """
-        previous_handlers = {number: signal.signal(number, self._receive) for number in _SIGNALS}
+        previous_handlers = {number: signal.signal(number, self._receive) for number in stop_signals()}
         try:
             while not self._stopped.is_set():
                 changed = self._serve_until_changed()

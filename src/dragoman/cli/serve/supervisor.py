@@ -28,6 +28,7 @@ from dragoman.console.access import new_token
 from dragoman.model.error import ConfigError
 from dragoman.server.http.cross_site import CrossSiteCheck
 from dragoman.server.listen.port import SharedPort
+from dragoman.server.listen.shutdown import stop_signals
 from dragoman.telemetry.logs import configure
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ logger = logging.getLogger("dragoman.server")
 
 # How many ids of ended processes are kept for those that are started.
 _MAX_ENDED = 64
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
 
 class WorkerSupervisor:
@@ -277,7 +277,8 @@ def _signals(received: deque[int]) -> Generator[socket.socket]:
     ours.setblocking(False)
     theirs.setblocking(False)
     previous_wakeup = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-    previous_handlers = {number: signal.signal(number, receive) for number in _SIGNALS}
+    numbers = (*stop_signals(), signal.SIGHUP, signal.SIGCHLD)
+    previous_handlers = {number: signal.signal(number, receive) for number in numbers}
     try:
         yield ours
     finally:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.target import locate_target
-from dragoman.server.config.settings import find_config
+from dragoman.server.config.loader import find_config
 
 if TYPE_CHECKING:
     from dragoman.cli.serve.options import ServeArguments

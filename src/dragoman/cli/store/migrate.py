@@ -16,7 +16,8 @@ from dragoman.cli.store.on_store import record_change, start_audit
 from dragoman.cli.talk.progress import format_elapsed
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_postgres_url
-from dragoman.server.config.settings import Settings, load_settings
+from dragoman.server.config.loader import load_settings
+from dragoman.server.config.settings import Settings
 from dragoman.server.config.store_url import check_postgres, parse_store, session_folder, without_password
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from dragoman.cli.options import config_option
 from dragoman.cli.printing import warn
 from dragoman.model.error import ConfigError, DragomanError, ServerError
 from dragoman.server.administration import open_administration
-from dragoman.server.config.settings import Settings, load_settings
+from dragoman.server.config.loader import load_settings
+from dragoman.server.config.settings import Settings
 from dragoman.telemetry.audit import Audit
 from dragoman.telemetry.logs import configure
 

@@ -46,7 +46,7 @@ def command(
       dragoman call describe --file photo=cat.png
     """
     from dragoman.cli.talk.conversation import StreamPrinter, converse, print_outcome
-    from dragoman.client.message import fetch_schemas, skill_schema
+    from dragoman.client.skill_schema import fetch_schemas, skill_schema
     from dragoman.schema.mismatch import find_mismatch
     from dragoman.schema.outline import Outline
 
@@ -91,7 +91,7 @@ def _parse_files(files: tuple[str, ...]) -> dict[str, list[File]]:
 
 def _fitting_value(value: Any, schemas: dict[str, Any], skill: str, name: str, *, is_text: bool) -> Any:
     """Return the value to send: text is read by its type, and so is JSON that does not fit as it is."""
-    from dragoman.client.message import parse_argument, skill_schema
+    from dragoman.client.skill_schema import parse_argument, skill_schema
     from dragoman.schema.mismatch import find_mismatch
 
     schema = skill_schema(schemas, skill)

@@ -19,7 +19,7 @@ from dragoman.cli.remote.task_id import LAST
 from dragoman.model.error import A2AError, BadResponse, ConfigError, DragomanError
 
 if TYPE_CHECKING:
-    from dragoman.client.client import EventStream
+    from dragoman.client.streams.stream import EventStream
     from dragoman.model.message import Message
     from dragoman.model.task import Task
 

@@ -22,8 +22,6 @@ FIRST_DELAY = 0.2
 MAX_DELAY = 8.0
 _MAX_DOUBLINGS = 16
 _LONGEST_OUTAGE_PAUSE = 5.0
-# For how many seconds a lost connection is tried again by default.
-RECONNECT = 60.0
 # How old a message may be that is sent again: servers recognize a repeat for ten minutes after they accepted it.
 MAX_REPEAT_AGE = 540.0
 # The longest Retry-After that is honored.

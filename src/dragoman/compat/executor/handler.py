@@ -28,7 +28,8 @@ from dragoman.dialects.errors import rpc_error
 from dragoman.dialects.table import V0_3
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
-from dragoman.engine.operations import EngineSettings, Service
+from dragoman.engine.operations import Service
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, ConfigError, ExtendedAgentCardNotConfigured, InternalError, MethodNotFound
 from dragoman.model.json import decode_any
 from dragoman.model.operation import Operation
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from dragoman.webhooks.service import DeliveryService
 
 logger = logging.getLogger("dragoman.compat")
+
 _NO_CARD = b'{"error":"agent card not configured"}'
 
 

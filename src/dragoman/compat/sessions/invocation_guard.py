@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
-from dragoman.engine.accept.quota import overloaded
+from dragoman.engine.quota import overloaded
 from dragoman.model.error import InvalidParams
 
 if TYPE_CHECKING:

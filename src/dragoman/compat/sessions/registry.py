@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock, Timer
     from dragoman.compat.sessions.dialect import Json, SessionTaskRequest
     from dragoman.compat.sessions.invocation_guard import InvocationGuard
-    from dragoman.engine.accept.quota import Lease
     from dragoman.engine.call import CallContext
     from dragoman.engine.operations import Service
     from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.quota import Lease
 
 logger = logging.getLogger("dragoman.server")
 T = TypeVar("T")

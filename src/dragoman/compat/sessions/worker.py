@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from dragoman.compat.sessions.deps import ProjectAgent, TaskDeps
     from dragoman.engine.call import ClosingChoice
     from dragoman.engine.execute.context import Context
-    from dragoman.engine.execute.outputs import OutputMetadata
-    from dragoman.engine.ports.agent import ForeignTasks
+    from dragoman.engine.ports.agent import ForeignTasks, OutputMetadata
     from dragoman.model.card import AgentExtension
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Clock
-    from dragoman.engine.operations import EngineSettings
     from dragoman.engine.ports.store import Store
+    from dragoman.engine.settings import EngineSettings
     from dragoman.server.agent.agent import Agent
     from dragoman.server.plugins import Compat
     from dragoman.transports.endpoint import PluginOperations

@@ -9,7 +9,7 @@ from msgspec import structs
 from dragoman.clock import timestamp
 from dragoman.compat.tool_server.dialect import TOOL_TASKS
 from dragoman.compat.tool_server.rows import CANCELED, WORDS, A2ATask
-from dragoman.engine.accept.locks import KeyedLocks
+from dragoman.engine.locks import KeyedLocks
 from dragoman.model.error import TaskGenerationMismatch, TaskNotCancelable
 from dragoman.model.operation import GetTaskRequest
 from dragoman.model.state import State

@@ -12,13 +12,13 @@ from msgspec import structs
 
 from dragoman.clock import timestamp
 from dragoman.engine.accept.dedupe import Deduplicator
-from dragoman.engine.accept.quota import too_many_parts
 from dragoman.engine.call import CallContext
+from dragoman.engine.execute.traces import link_to_task
 from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.replay import StoredRequest
 from dragoman.engine.ports.store import DedupeKey, Scope, StoredTask, TaskRow
+from dragoman.engine.quota import too_many_parts
 from dragoman.engine.shielded import shielded
-from dragoman.engine.traces import link_to_task
 from dragoman.model.error import (
     InvalidParams,
     PushNotificationNotSupported,
@@ -37,14 +37,14 @@ from dragoman.telemetry.spans import TRACING
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from dragoman.engine.accept.locks import KeyedLocks
-    from dragoman.engine.accept.quota import Lease, Quota
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
+    from dragoman.engine.locks import KeyedLocks
     from dragoman.engine.ports.agent import Runnable
     from dragoman.engine.ports.rows import RowMaker
     from dragoman.engine.ports.store import Push
+    from dragoman.engine.quota import Lease, Quota
     from dragoman.engine.settings import EngineSettings
     from dragoman.engine.webhooks import WebhookOperations
     from dragoman.model.operation import SendMessageRequest
@@ -178,7 +178,7 @@ class Inbox:
             raise PushNotificationNotSupported
         request = await webhooks.admit(scope, request, call.version)
         accepted = await self._route(scope, call, request, caller)
-        await webhooks.add(accepted, request, call.version)
+        await webhooks.add(accepted.row, accepted.task, request, call.version, repeat=accepted.repeat)
         return accepted
 
     async def _route(

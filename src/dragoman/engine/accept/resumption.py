@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.clock import sleep
-from dragoman.engine.accept.handle import is_genuine, read_handle, unusable_handle
+from dragoman.engine.handle import is_genuine, read_handle, unusable_handle
 from dragoman.engine.journal.tasks import ELSEWHERE
-from dragoman.engine.ownership.port import OwnershipLost
+from dragoman.engine.ports.ownership import OwnershipLost
 from dragoman.model.error import ServerError
 from dragoman.model.ids import new_id
 from dragoman.model.message import Message
@@ -18,10 +18,10 @@ from dragoman.model.state import Role
 
 if TYPE_CHECKING:
     from dragoman.engine.accept.inbox import AcceptedMessage
-    from dragoman.engine.accept.locks import KeyedLocks
     from dragoman.engine.call import CallContext
     from dragoman.engine.journal.replay import OpenQuestion
     from dragoman.engine.journal.tasks import Tasks
+    from dragoman.engine.locks import KeyedLocks
     from dragoman.engine.ports.store import StoredTask, TaskRow
 
 # How often it is decided anew because another process was faster, and the pause before that.

@@ -11,7 +11,7 @@ from dragoman.clock import sleep
 from dragoman.engine.accept.inbox import AcceptedMessage, Inbox
 from dragoman.engine.accept.resumption import RETRY_SECONDS, TRIES
 from dragoman.engine.journal.tasks import ELSEWHERE
-from dragoman.engine.ownership.port import ContextBusy, MessageRepeated, OwnershipLost
+from dragoman.engine.ports.ownership import ContextBusy, MessageRepeated, OwnershipLost
 from dragoman.model.error import InvalidParams, ServerError, TaskGenerationMismatch, TaskNotFound
 from dragoman.model.ids import check_id
 from dragoman.model.json import encode

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from dragoman.clock import Clock, Timer
     from dragoman.engine.accept.resumption import Resumption
-    from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.agent import Runnable
     from dragoman.engine.ports.store import TaskRow
@@ -68,7 +67,7 @@ class ForeignWatch:
     foreign tasks, this does nothing.
     """
 
-    def __init__(self, agent: Runnable, tasks: Tasks, resumption: Resumption, runner: Runner) -> None:
+    def __init__(self, agent: Runnable, tasks: Tasks, resumption: Resumption) -> None:
         self._agent = agent.name
         self._foreign = agent.foreign
         self._tasks = tasks
@@ -76,8 +75,6 @@ class ForeignWatch:
         self._timers: dict[str, Timer] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._closed = False
-        if self._foreign is not None:
-            runner.subscribe_to_pauses(self.add)
 
     def start(self) -> None:
         """Take up the watches of the tasks that wait already."""
@@ -93,7 +90,7 @@ class ForeignWatch:
 
     def add(self, row: TaskRow, seconds: float = FIRST_SECONDS) -> None:
         """Look at what a waiting task waits for, after so many seconds or a little less."""
-        if self._closed:
+        if self._closed or self._foreign is None:
             return
         if (timer := self._timers.pop(row.id, None)) is not None:
             timer.cancel()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.engine.execute.context import agent_message
 from dragoman.engine.journal.tasks import ELSEWHERE
-from dragoman.engine.ownership.port import OwnershipLost
+from dragoman.engine.ports.ownership import OwnershipLost
 from dragoman.engine.shielded import shielded
 from dragoman.model.error import ServerError, TaskNotCancelable
 from dragoman.model.part import Part
@@ -16,10 +16,10 @@ from dragoman.model.state import State
 from dragoman.telemetry.audit import Audit
 
 if TYPE_CHECKING:
-    from dragoman.engine.accept.locks import KeyedLocks
     from dragoman.engine.execute.task_log import TaskLog
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
+    from dragoman.engine.locks import KeyedLocks
     from dragoman.engine.ports.agent import Runnable
     from dragoman.engine.ports.store import Scope, StoredTask, TaskRow
     from dragoman.model.task import Task

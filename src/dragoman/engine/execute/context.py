@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
-from dragoman.engine.accept.locks import KeyedLocks
 from dragoman.engine.execute.artifact_stream import ArtifactStream
 from dragoman.engine.execute.context_calls import ContextCalls, must_be_awaited
-from dragoman.engine.execute.outputs import AnsweredQuestion, LoginUrl, json_of, parts_of_all
+from dragoman.engine.execute.outputs import LoginUrl, json_of, parts_of_all
 from dragoman.engine.execute.threads import in_thread
+from dragoman.engine.journal.replay import AnsweredQuestion
 from dragoman.engine.journal.run_end import RunEnd, RunEnded, journaled_end, run_end
+from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.session_id import session_id
 from dragoman.model.error import ConfigError, Failed
 from dragoman.model.event import ArtifactUpdate
@@ -204,11 +205,6 @@ class Context:
     def cancelled(self) -> bool:
         """True once this run's output is ignored: the task was ended or the server stops. Threads should poll it."""
         return self._live.over
-
-    @property
-    def once_count(self) -> int:
-        """How many calls of `once` have completed."""
-        return len(self._once)
 
     @property
     def has_open_effect(self) -> bool:

@@ -84,16 +84,6 @@ class Ask(Struct, frozen=True):
             raise ConfigError("Ask(url=...) is for logins: add auth=True, or show the address with details=(...,)")
 
 
-class AnsweredQuestion(Struct, frozen=True):
-    """A question of an earlier run and the caller's answer."""
-
-    question: str
-    ref: Any
-    text: str
-    data: Any
-    files: tuple[Part, ...] = ()
-
-
 def parts_of(value: Any) -> tuple[Part, ...]:
     """Convert a value to parts.
 
@@ -149,17 +139,6 @@ def _encode_unknown(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     raise TypeError(f"a {type(value).__name__} has no JSON form: return text, numbers, dicts, lists, bytes or a File")
-
-
-class OutputMetadata(Struct, frozen=True):
-    """Metadata that an agent adds: `task` to its tasks and their statuses, `progress` to the text of its progress.
-
-    `failure` is that of the message with the reason of a failed task.
-    """
-
-    task: dict[str, Any] = {}
-    progress: dict[str, Any] = {}
-    failure: dict[str, Any] = {}
 
 
 class ResultWriter:

@@ -1,4 +1,4 @@
-"""Recovery of tasks that a crash interrupted, and of tasks whose writes the store refused."""
+"""Recovery of tasks that a crash interrupted, or that are queued."""
 
 from __future__ import annotations
 
@@ -14,22 +14,16 @@ from dragoman.model.state import State
 from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from dragoman.clock import Timer
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
-    from dragoman.engine.ownership.port import ClaimedTask, Ownership
     from dragoman.engine.ports.agent import Runnable
+    from dragoman.engine.ports.ownership import ClaimedTask, Ownership
     from dragoman.engine.settings import EngineSettings
 
 logger = logging.getLogger("dragoman.engine")
 INTERRUPTED = "interrupted by a restart"
 TAKEN_OVER = "the server that ran it is gone"
-UNSTORED = "the store could not take writes"
-# The pause before broken tasks are failed, and between two tries.
-RETRY_SECONDS = 1
 _NO_LIMIT = 1 << 30
 
 
@@ -129,76 +123,3 @@ class Recovery:
         if claimed.draft:  # as a task, it can be queued
             await live.wait_durable()
         self._ownership.release(claimed.claim, begun=claimed.begun)
-
-
-class BrokenTaskReaper:
-    """Fails tasks whose run broke because the store refused a write, so that none stays working without a run.
-
-    The failure cannot be written while the store refuses writes, so this retries every second until it can.
-    """
-
-    def __init__(self, tasks: Tasks) -> None:
-        self._tasks = tasks
-        # Task numbers by id: the id may belong to another task when it is read back. And what to call when it failed.
-        self._ids: dict[str, tuple[int, Callable[[], Awaitable[None]] | None]] = {}
-        self._timer: Timer | None = None
-        self._worker: asyncio.Task[None] | None = None
-        self._closed = False
-
-    def add(self, broken: LiveTask) -> None:
-        """Add a task whose run was stopped because the store refused a write."""
-        self._ids[broken.id] = broken.row.number, broken.on_failed
-        self._schedule()
-
-    def close(self) -> None:
-        """Stop; the next startup recovers the remaining tasks."""
-        self._closed = True
-        for pending in (self._timer, self._worker):
-            if pending is not None:
-                pending.cancel()
-
-    def _schedule(self) -> None:
-        if self._ids and self._timer is None and self._worker is None and not self._closed:
-            self._timer = self._tasks.clock.call_later(RETRY_SECONDS, self._begin)
-
-    def _begin(self) -> None:
-        self._timer = None
-        self._worker = asyncio.get_running_loop().create_task(self._work())
-        self._worker.add_done_callback(self._done)
-
-    def _done(self, worker: asyncio.Task[None]) -> None:
-        self._worker = None
-        if not worker.cancelled() and (error := worker.exception()) is not None and not isinstance(error, ServerError):
-            logger.error("interrupted tasks could not be failed", exc_info=error)
-        self._schedule()
-
-    async def _work(self) -> None:
-        await self._tasks.store.check()
-        ended = 0
-        for task_id, (number, on_failed) in tuple(self._ids.items()):
-            failed = await self._fail(task_id, number)
-            self._ids.pop(task_id, None)
-            ended += failed
-            if failed and on_failed is not None:
-                await on_failed()
-        if ended:
-            logger.warning("%d %s failed: %s", ended, "task" if ended == 1 else "tasks", UNSTORED)
-
-    async def _fail(self, task_id: str, number: int) -> bool:
-        stored = await self._tasks.store.task(task_id)
-        # Not stored: its creation was refused.
-        if stored is None or stored.row.number != number or stored.row.state.final or task_id in self._tasks.live:
-            return False
-        is_waiting = stored.row.state.waiting
-        if is_waiting and self._tasks.sharing is None:
-            return False
-        claimed = await self._tasks.ownership.claim(stored)
-        if claimed is None:  # another process decides what becomes of it
-            return False
-        if is_waiting:  # the refused write was an answer, which can be sent again, to any process
-            self._tasks.ownership.release(claimed.claim)
-            return False
-        live = await self._tasks.load(claimed)
-        live.status(State.FAILED, agent_message(live, (Part(text=UNSTORED),)))
-        await live.wait_durable()
-        return True

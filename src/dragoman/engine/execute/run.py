@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.clock import sleep
-from dragoman.engine.accept.handle import digest_of, new_handle
 from dragoman.engine.execute.context import agent_message, chosen_skill
 from dragoman.engine.execute.context_calls import ForgottenAwait
 from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json_of, parts_of, parts_of_all, plain_text
 from dragoman.engine.execute.public_error import error_mark, public_error
+from dragoman.engine.execute.traces import error_type
+from dragoman.engine.handle import digest_of, new_handle
 from dragoman.engine.journal.replay import OpenQuestion
 from dragoman.engine.journal.run_end import RunEnded
-from dragoman.engine.traces import error_type
 from dragoman.model.error import A2AError, Failed, InternalError, InvalidAgentResponse, Rejected, ServerError
 from dragoman.model.json import encode
 from dragoman.model.message import ANSWER_KEY, ERROR_KEY

@@ -12,13 +12,14 @@ from weakref import ref
 
 from msgspec import structs
 
-from dragoman.engine.accept.quota import caller_of
 from dragoman.engine.execute.containment import RunOwner, find_run_owner, set_run_owner
 from dragoman.engine.execute.context import Context
+from dragoman.engine.execute.reaper import BrokenTaskReaper
 from dragoman.engine.execute.run import Run
 from dragoman.engine.execute.task_log import TaskLog
 from dragoman.engine.execute.task_log import logger as task_logger
-from dragoman.engine.traces import run_in_span
+from dragoman.engine.execute.traces import run_in_span
+from dragoman.engine.quota import caller_of
 from dragoman.model.user import User
 from dragoman.telemetry import trace
 from dragoman.telemetry.log_context import LOG_CONTEXT
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextvars import Context as ContextVariables
 
-    from dragoman.engine.accept.quota import Quota
     from dragoman.engine.call import CallContext, Closing
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.replay import RunHistory
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.agent import Plan, Runnable
     from dragoman.engine.ports.store import TaskRow
+    from dragoman.engine.quota import Quota
     from dragoman.engine.settings import EngineSettings
     from dragoman.model.message import Message
     from dragoman.model.task import Task
@@ -49,16 +50,27 @@ REPLIED = "REPLIED"
 
 
 class Runner:
-    """Starts and queues the runs of one agent's tasks. Runs of one conversation are serialized unless `parallel`."""
+    """Starts and queues the runs of one agent's tasks. Runs of one conversation are serialized unless `parallel`.
 
-    def __init__(self, agent: Runnable, tasks: Tasks, quota: Quota, settings: EngineSettings) -> None:
+    `on_paused` is called when a run has paused its task.
+    """
+
+    def __init__(
+        self,
+        agent: Runnable,
+        tasks: Tasks,
+        quota: Quota,
+        settings: EngineSettings,
+        on_paused: Callable[[TaskRow], None] | None = None,
+    ) -> None:
         self.agent = agent
         self.tasks = tasks
         self.quota = quota
         self.settings = settings
         self.stopping = False
         self.is_retired = False  # nothing begins here any more
-        self._on_paused: Callable[[TaskRow], None] | None = None
+        self._on_paused = on_paused
+        self._reaper = BrokenTaskReaper(tasks)
         self.task_log = TaskLog(agent.name, tasks.clock)
         self._parallel = agent.parallel
         self._shared = tasks.sharing is not None
@@ -73,10 +85,6 @@ class Runner:
         metadata = agent.output_metadata
         self._progress_metadata = None if metadata is None else metadata.progress or None
         self.failure_metadata = None if metadata is None else metadata.failure or None
-
-    def subscribe_to_pauses(self, on_paused: Callable[[TaskRow], None]) -> None:
-        """Call back from now on when a run has paused its task."""
-        self._on_paused = on_paused
 
     def __len__(self) -> int:
         """The number of runs that are executing now."""
@@ -286,6 +294,12 @@ class Runner:
     def _release(self, live: LiveTask) -> None:
         self.quota.end_run(live)
         self.tasks.release(live)
+        if live.broken and not live.ownership_lost:
+            self._reaper.add(live)
+
+    def close(self) -> None:
+        """Stop the background work; the next start recovers what is left."""
+        self._reaper.close()
 
     def retire(self) -> None:
         """Begin nothing more. What has not begun is left to other processes."""

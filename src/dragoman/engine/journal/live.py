@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.call import Closing
     from dragoman.engine.journal.new_task import NewTask
-    from dragoman.engine.ownership.port import Claim
-    from dragoman.engine.ownership.sharing import Sharing
+    from dragoman.engine.journal.sharing import Sharing
     from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.ownership import Claim
     from dragoman.engine.ports.rows import ExtraRow, RowMaker
     from dragoman.engine.ports.store import Store
     from dragoman.model.error import A2AError

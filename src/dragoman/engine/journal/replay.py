@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from dragoman.engine.call import CallContext
-from dragoman.engine.execute.outputs import AnsweredQuestion
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import decode_message, decode_task
 from dragoman.model.message import PROGRESS_KEY
+from dragoman.model.part import Part
 from dragoman.model.record import Folding
 from dragoman.model.state import State
 from dragoman.model.task import Task
@@ -142,6 +142,16 @@ class OpenQuestion(msgspec.Struct, omit_defaults=True):
     open_artifacts: tuple[str, ...] = ()
     handle: str = ""
     forwards: bool = False
+
+
+class AnsweredQuestion(msgspec.Struct, frozen=True):
+    """A question of an earlier run and the caller's answer."""
+
+    question: str
+    ref: Any
+    text: str
+    data: Any
+    files: tuple[Part, ...] = ()
 
 
 class RunHistory(NamedTuple):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dragoman.engine.execute.recovery import BrokenTaskReaper
 from dragoman.engine.journal.live import LiveTask
 from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.replay import JournalCompacted, Replay, RunHistory, read_run_history
+from dragoman.engine.journal.sharing import Sharing
 from dragoman.engine.journal.writer import STOPPING
-from dragoman.engine.ownership.port import Claim, OwnershipLost
-from dragoman.engine.ownership.sharing import Sharing
-from dragoman.engine.ownership.sole import SoleOwner
+from dragoman.engine.ports.ownership import Claim, OwnershipLost
+from dragoman.engine.ports.sole import SoleOwner
 from dragoman.model.error import InternalError, ServerError, TaskNotFound
 from dragoman.model.json import decode_task
 from dragoman.model.record import Folding
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Clock
-    from dragoman.engine.ownership.port import ClaimedTask, Ownership
     from dragoman.engine.ports.bus import Bus
+    from dragoman.engine.ports.ownership import ClaimedTask, Ownership
     from dragoman.engine.ports.rows import RowMaker, TaskRows
     from dragoman.engine.ports.store import Scope, Store, StoredTask, TaskRow
 
@@ -58,7 +57,6 @@ class Tasks:
         self._status_metadata = status_metadata or None
         self.ownership: Ownership = ownership or SoleOwner(store)
         self.sharing = Sharing(self.ownership, serial, pins) if self.ownership.shared else None
-        self._reaper = BrokenTaskReaper(self)
 
     def row_maker(self, origin: str) -> RowMaker | None:
         """The row maker for tasks with that origin, if there is one."""
@@ -77,21 +75,19 @@ class Tasks:
         self.live[live.id] = live
 
     def release(self, live: LiveTask) -> None:
-        """Unregister a task whose run is over; from now on it is read from the store."""
+        """Unregister a task whose run is over; from now on it is read from the store.
+
+        The claim of one that broke is kept: it is still to be failed.
+        """
         if self.live.get(live.id) is live:
             del self.live[live.id]
         is_settled = live.over and not live.broken
         if not live.over:
             live.abandon()
-        if live.broken and not live.ownership_lost:
-            self._reaper.add(live)
+        is_broken = live.broken and not live.ownership_lost
         # In a shared store a claim ends with the task's end or pause.
-        elif live.claim is not None and (self.sharing is None or not is_settled):
+        if not is_broken and live.claim is not None and (self.sharing is None or not is_settled):
             self.ownership.release(live.claim)
-
-    def close(self) -> None:
-        """Stop the background work."""
-        self._reaper.close()
 
     async def find(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask | None]:
         """Find a task in its scope. Returns its row, and the live task if there is one, else the stored task.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dragoman.engine.ownership.port import MessageRepeated, OwnershipLost
+from dragoman.engine.ports.ownership import MessageRepeated, OwnershipLost
 from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, Write
 from dragoman.model.error import ServerError
 from dragoman.model.json import encode
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from dragoman.clock import Clock
-    from dragoman.engine.ownership.sharing import Sharing
+    from dragoman.engine.journal.sharing import Sharing
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store, TaskRow
     from dragoman.model.message import Message

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from dragoman.model.card import AgentExtension
 
 if TYPE_CHECKING:
     from dragoman.engine.call import ClosingChoice
     from dragoman.engine.execute.context import Context
-    from dragoman.engine.execute.outputs import OutputMetadata
 
 
 class Plan(NamedTuple):
@@ -36,6 +37,17 @@ class ForeignTasks(NamedTuple):
 
     address: str
     has_moved: Callable[[Any], Awaitable[bool]]
+
+
+class OutputMetadata(Struct, frozen=True):
+    """Metadata that an agent adds: `task` to its tasks and their statuses, `progress` to the text of its progress.
+
+    `failure` is that of the message with the reason of a failed task.
+    """
+
+    task: dict[str, Any] = {}
+    progress: dict[str, Any] = {}
+    failure: dict[str, Any] = {}
 
 
 class Runnable(Protocol):

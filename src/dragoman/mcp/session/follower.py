@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from dragoman.client.client import follow
 from dragoman.client.event import NumberedEvent, TaskAssembler
-from dragoman.client.streams.poll import poll_task
 from dragoman.mcp.tools.tool import TIMEOUT, request_failed
 from dragoman.mcp.webhooks import REFUSALS
 from dragoman.model.error import A2AError, BadResponse, DragomanError, PushNotificationNotSupported, ResponseTooLarge
@@ -21,8 +21,8 @@ from dragoman.model.task import Task
 
 if TYPE_CHECKING:
     from dragoman.client.client import Client
-    from dragoman.client.connection import Connection
     from dragoman.client.event import Event
+    from dragoman.client.follow import Events
     from dragoman.client.streams.stream import EventStream
     from dragoman.mcp.registry import Registry, TaskRecord
 
@@ -207,13 +207,14 @@ class TaskFollower:
         await self._follow_task(client, task_id, previous)
 
     async def _follow_task(self, client: Client, task_id: str, previous: Task | None = None) -> None:
-        connection = await client._open()  # pyright: ignore[reportPrivateUsage]
-        if not connection.can_resubscribe:
-            await self._poll(client, connection, task_id, previous)
+        follower = await follow(client, until_final=True, poll_pause=_MAX_POLL_PAUSE)
+        events = follower.watch(task_id, self.record.task)
+        if follower.polls:  # what a poll yields is the whole task
+            await self._consume(events, None, previous)
             return
         problem: A2AError | None = None
         try:
-            await self._consume(client.subscribe(task_id), None, previous)
+            await self._consume(events, None, previous)
         except A2AError as error:
             problem = error  # a task that has just ended is refused too
         # Streams omit some members, such as the history: read the task. If that fails, the stream has to do.
@@ -222,20 +223,6 @@ class TaskFollower:
                 self._handle_task(await client.get_task(task_id))
         if problem is not None and not _is_settled(self.record.task):
             raise problem
-
-    async def _poll(self, client: Client, connection: Connection, task_id: str, previous: Task | None) -> None:
-        """Poll a task, where another subscription may do harm."""
-        last_task = self.record.task
-        polls = poll_task(lambda: client.get_task(task_id), connection.clock, _MAX_POLL_PAUSE, connection.reconnect)
-        async with aclosing(polls) as tasks:
-            async for task in tasks:
-                if task != last_task:
-                    last_task = task
-                    self.events += 1
-                    self.answer_tail = task.text[-_TAIL:] if task.artifacts else ""
-                    self._handle_task(task)
-                if task.state.final or (task.state.waiting and not _same_question(task, previous)):
-                    return
 
     async def _send_message(self, client: Client, message: dict[str, Any]) -> Task | Message:
         try:
@@ -251,22 +238,22 @@ class TaskFollower:
 
     async def _stream_message(self, stream: EventStream, without_webhook: Callable[[], EventStream] | None) -> None:
         try:
-            await self._consume(stream, self._answer_seconds)
+            await self._consume(aiter(stream), self._answer_seconds)
         except REFUSALS as error:
             if isinstance(error, PushNotificationNotSupported):
                 self._on_webhook_refused(self.record.agent_id)
             if without_webhook is None or self.events:
                 raise
             self._retries_without_webhook = True
-            await self._consume(without_webhook(), self._answer_seconds)
+            await self._consume(aiter(without_webhook()), self._answer_seconds)
 
-    async def _consume(self, stream: EventStream, seconds: float | None, previous: Task | None = None) -> None:
+    async def _consume(self, events: Events, seconds: float | None, previous: Task | None = None) -> None:
         try:
-            async with aclosing(stream.__aiter__()) as event_count:
+            async with aclosing(events):
                 while True:
                     try:
                         async with asyncio.timeout(seconds):
-                            event = await anext(event_count)
+                            event = await anext(events)
                     except StopAsyncIteration:
                         break
                     seconds = None  # it has answered

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 import mcp_types as types
 import msgspec
 
-from dragoman.client.discovery import TappedResponse
+from dragoman.client.card_recorder import TappedResponse
 from dragoman.dialects.cards.card import card_json
 from dragoman.dialects.table import V0_3
 from dragoman.dialects.v03.codec import message_to_03, task_to_03

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from dragoman.agents.command import clean_name
 from dragoman.agents.offers import whole_agent
 from dragoman.agents.text import DEFAULT_HISTORY_BYTES
+from dragoman.client.options import ProxyOptions, takes
 from dragoman.model.error import ConfigError
 from dragoman.server.agent.base import Backend, BareAgent
 from dragoman.server.agent.frameworks import require
@@ -17,7 +18,6 @@ from dragoman.server.plugins import PROJECT, PluginOptions, program_options, set
 
 if TYPE_CHECKING:
     from dragoman.agents.bridge import Bridge
-    from dragoman.client.connect import ClientOptions
     from dragoman.client.connection import Connection
     from dragoman.engine.execute.context import Context
     from dragoman.model.card import AgentCard
@@ -46,19 +46,11 @@ class Agent(BareAgent):
     """
 
     @classmethod
-    def from_a2a(
-        cls,
-        target: object,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        version: str | None = None,
-        card: Mapping[str, Any] | None = None,
-        **options: Unpack[ClientOptions],
-    ) -> Agent:
+    @takes(ProxyOptions.__init__, ProxyOptions)
+    def from_a2a(cls, *args: Any, **keywords: Any) -> Agent:
         """Create a proxy for another agent: tasks are stored here, streams resume, and every version can call it.
 
-        `target` and `options` are those of `Client`. The remote card is fetched now.
+        `target` and the other options are those of `Client`. The remote card is fetched now.
 
         Raises:
             ConfigError: the target cannot be called, or an option is wrong.
@@ -68,13 +60,13 @@ class Agent(BareAgent):
         """
         from dragoman.agents.remote.run import RemoteProxy, card_of_remote
         from dragoman.client.connect import connect
-        from dragoman.client.connection import DEFAULT_LIMIT
         from dragoman.client.sync import run_blocking
         from dragoman.clock import SystemClock
         from dragoman.engine.ports.agent import ForeignTasks
 
+        options = ProxyOptions(*args, **keywords)
         # A new clock means a new card cache: the card is fetched even if another client has it cached.
-        make = partial(connect, target, clock=SystemClock(), **options)
+        make = partial(connect, options, SystemClock())
 
         async def ask() -> AgentCard:
             connection = make()
@@ -85,9 +77,9 @@ class Agent(BareAgent):
                 await connection.close()
 
         remote_card = run_blocking(ask())
-        remote = RemoteProxy(make, retries=options.get("retries", 5), limit=options.get("limit", DEFAULT_LIMIT))
-        name = name or remote_card.name.replace("/", "-")
-        description = remote_card.description if description is None else description
+        remote = RemoteProxy(make, retries=options.retries, limit=options.limit)
+        name = options.name or remote_card.name.replace("/", "-")
+        description = remote_card.description if options.description is None else options.description
         # On the card only where the remote agent lists no skills.
         offers = (whole_agent(name, description),)
         return cls(
@@ -98,11 +90,11 @@ class Agent(BareAgent):
                 offers=offers,
                 canceled=remote.canceled,
                 close=remote.close,
-                foreign=ForeignTasks(str(target), remote.has_moved),
+                foreign=ForeignTasks(str(options.target), remote.has_moved),
             ),
             description=description,
-            version=version or remote_card.version,
-            card={**card_of_remote(remote_card, name), **(card or {})},
+            version=options.version or remote_card.version,
+            card={**card_of_remote(remote_card, name), **(options.card or {})},
         )
 
     @classmethod

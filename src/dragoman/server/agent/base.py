@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from dragoman.agents.mcp_tools.bridge import McpTools
     from dragoman.agents.process.run import CommandSessions
     from dragoman.engine.execute.context import Context
-    from dragoman.engine.execute.outputs import OutputMetadata
-    from dragoman.engine.ports.agent import ForeignTasks
+    from dragoman.engine.ports.agent import ForeignTasks, OutputMetadata
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Unicode categories of control characters and surrogates, which file names cannot have.

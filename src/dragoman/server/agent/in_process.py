@@ -11,7 +11,8 @@ from dragoman.clock import SystemClock
 from dragoman.dialects.table import V1_0
 from dragoman.engine.call import CallContext
 from dragoman.engine.journal.follow import Stream
-from dragoman.engine.operations import EngineSettings, Service
+from dragoman.engine.operations import Service
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import A2AError, ConfigError, as_received
 from dragoman.model.operation import Operation
 from dragoman.server.agent.adapter import EngineAgent

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from dragoman.server.agent.in_process import connect
 from dragoman.server.build import build
-from dragoman.server.config.settings import load_settings
+from dragoman.server.config.loader import load_settings
 
 if TYPE_CHECKING:
     from dragoman.client.connection import Connection

@@ -1,4 +1,7 @@
-"""The settings as keyword arguments of `Server`, `serve` and `app`, for editors and type checkers."""
+"""The settings as keyword arguments of `Server`, `serve` and `app`, for editors and type checkers.
+
+Generated from `settings.py`; `tests/unit/server/test_setting_keywords.py` compares both, and writes this file.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
     from dragoman.console.access import ConsoleMode
+    from dragoman.dialects.table import CardVersion
     from dragoman.engine.call import ClosingChoice
-    from dragoman.server.config.settings import CardVersion, Limits
-    from dragoman.server.config.table import LogLevel
+    from dragoman.server.config.settings import Limits, LogLevel
     from dragoman.server.config.values import Network
     from dragoman.server.plugins import Compat
 
@@ -49,41 +52,41 @@ class SettingKeywords(TypedDict, total=False):
     workers: int | None
     grpc: str | int | None
     metrics: str | int | None
+    url: str | None
     grpc_url: str | None
+    tls_cert: str | None
+    tls_key: str | None
+    tls_ca: str | None
+    trust_proxy: str | Sequence[str | Network] | None
+    allow_hosts: str | Sequence[str] | None
+    cors: str | Sequence[str] | None
     store: str | None
     node: str | None
     lease: float | None
-    url: str | None
-    trust_proxy: str | Sequence[str | Network] | None
+    dedupe: float | None
     auth: str | Sequence[str] | Mapping[str, Mapping[str, Any]] | Callable[..., Any] | None
-    allow_hosts: str | Sequence[str] | None
-    cors: str | Sequence[str] | None
     open_list: bool | None
     secret: str | None
     console: ConsoleMode | None
     console_token: str | None
-    tls_cert: str | None
-    tls_key: str | None
-    tls_ca: str | None
-    push: bool | None
-    push_allow: str | Sequence[str] | None
-    push_chunks: bool | None
+    dev: bool | None
+    reload: bool | None
+    log_level: LogLevel | None
+    log: Literal["text", "json"] | None
+    otel_content: bool | None
     card_version: CardVersion | None
     sign: bool | None
     compat: Compat | None
-    data_as_text: bool | None
-    dedupe: float | None
-    reply_within: float | None
     closing: ClosingChoice | None
     closing_message: bool | None
-    dev: bool | None
-    reload: bool | None
-    drain: float | None
-    log: Literal["text", "json"] | None
-    log_level: LogLevel | None
-    otel_content: bool | None
-    blocking: bool | None
-    strict_files: bool | None
+    reply_within: float | None
+    data_as_text: bool | None
     heartbeat: float | None
     long_poll: float | None
+    blocking: bool | None
+    strict_files: bool | None
+    push: bool | None
+    push_allow: str | Sequence[str] | None
+    push_chunks: bool | None
+    drain: float | None
     limits: Limits | LimitKeywords | None

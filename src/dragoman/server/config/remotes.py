@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.model.error import ConfigError
 from dragoman.server.config import values
-from dragoman.server.config.settings import ConfigFile, find_config, suggest_name
+from dragoman.server.config.loader import ConfigFile, find_config, suggest_name
 
 _KEYS = ("url", "token_env", "protocol")
 

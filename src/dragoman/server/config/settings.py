@@ -1,125 +1,306 @@
-"""Loads the settings from keywords, flags, the environment and the settings file, and checks them.
+"""The settings of a server, each declared once: its type, default, help and group.
 
-A flag or keyword takes precedence over `DRAGOMAN_<NAME>`, that over `[serve]` in the file, that over `PORT` and
-`BIND_HOST`, and those over the default.
+Its flag, its variable, its place in the settings file and its keyword follow from its name, the parser of its values
+from its type.
 """
 
-from __future__ import annotations
-
-import logging
-import re
-import socket
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from socket import gethostname
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from msgspec import Struct
 
 from dragoman.console.access import ConsoleMode
 from dragoman.dialects.table import CardVersion
 from dragoman.engine.call import ClosingChoice
-from dragoman.model.error import ConfigError
-from dragoman.net.postgres import is_postgres_url
-from dragoman.server.config import values
-from dragoman.server.config.store_file import DEFAULT_STORE, default_store
-from dragoman.server.config.store_url import check_postgres, parse_store, session_folder
-from dragoman.server.config.table import RENAMED, SETTINGS, LogLevel
-from dragoman.server.config.values import ListenAddress, Network
-from dragoman.server.http.authentication import AuthSettings
+from dragoman.engine.settings import EngineSettings
+from dragoman.server.config.store_file import DEFAULT_STORE
+from dragoman.server.config.store_url import session_folder
+from dragoman.server.config.values import (
+    SWITCH,
+    Auth,
+    Bytes,
+    Count,
+    GrpcListen,
+    GrpcUrl,
+    HeadSize,
+    Interval,
+    Kind,
+    MetricsListen,
+    Networks,
+    Port,
+    Positive,
+    Rate,
+    Seconds,
+    Size,
+    Text,
+    Texts,
+    Token,
+    Url,
+    choice_parser,
+)
 from dragoman.server.plugins import Compat
-from dragoman.telemetry.printable import one_line
 
-logger = logging.getLogger("dragoman.settings")
+LogLevel = Literal["debug", "info", "warning", "error"]
 
-# Settings that mean something only where several servers have one store.
-_SHARED = {"node": "a name of their own", "lease": "a lease", "limits_runs": "a limit of runs"}
-_EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104 - compared, not used
-# How long running tasks may take, in seconds, when a changed file restarts the server.
-RELOAD_DRAIN = 3
-# The default rate limit of a caller when authentication is on.
-AUTH_RATE, AUTH_BURST = 100, 1000
+
+class SettingHelp(NamedTuple):
+    """How a setting is presented to users.
+
+    `group` is its heading in `serve --help-all`; `serve --help` lists only `common` ones. A `secret` setting has no
+    flag, because other users see the flags of a process, and is never displayed.
+    """
+
+    group: str
+    text: str
+    metavar: str = ""
+    common: bool = False
+    secret: bool = False
 
 
 class Limits(Struct, frozen=True, kw_only=True):
     """The limits on requests, tasks, streams and stored data."""
 
-    headers: int = 65_536
-    body: int = 10_000_000
-    parts: int = 1000
-    nesting: int = 100
-    values: int = 500_000
-    memory: int = 0
-    caller_memory: int = 0
-    page: int = 4_000_000
-    request_timeout: float = 30
-    rate: float = 0
-    burst: int = 0
-    tasks: int = 10_000
-    attempts: int = 3
-    caller_tasks: int = 2000
-    runs: int | None = None
-    streams: int = 10_000
-    caller_streams: int = 2000
-    threads: int = 128
-    keep: float = 0
-    keep_tasks: int = 0
-    compact: float = 86_400
-    remote_bytes: int = 64 * 1024 * 1024
+    headers: Annotated[HeadSize, SettingHelp("Limits", "Maximum size of the request line and headers.")] = 65_536
+    body: Annotated[Size, SettingHelp("Limits", "Maximum size of a request body.")] = 10_000_000
+    parts: Annotated[Positive, SettingHelp("Limits", "Maximum parts per message.")] = 1000
+    nesting: Annotated[Positive, SettingHelp("Limits", "Maximum nesting of the JSON of a request.")] = 100
+    values: Annotated[Count, SettingHelp("Limits", "Maximum values in the JSON of a request; 0 for no limit.")] = (
+        500_000
+    )
+    memory: Annotated[
+        Bytes, SettingHelp("Limits", "Maximum memory for requests and running tasks; 0 for a third of what is free.")
+    ] = 0
+    caller_memory: Annotated[
+        Bytes, SettingHelp("Limits", "Maximum memory per caller; 0 for half of --limits-memory.")
+    ] = 0
+    page: Annotated[Size, SettingHelp("Limits", "Maximum size of one page of tasks; a page has at least one.")] = (
+        4_000_000
+    )
+    request_timeout: Annotated[
+        Seconds, SettingHelp("Limits", "How long a request may take to arrive; 0 for no limit.")
+    ] = 30
+    rate: Annotated[
+        Rate,
+        SettingHelp(
+            "Limits", "Maximum requests per second and caller; 0 for no limit. With --auth, the default is 100."
+        ),
+    ] = 0
+    burst: Annotated[
+        Count,
+        SettingHelp(
+            "Limits",
+            "Maximum burst of requests per caller; 0 for one second's worth. With --auth, the default is 1000.",
+        ),
+    ] = 0
+    tasks: Annotated[Positive, SettingHelp("Limits", "Maximum running tasks per agent.")] = 10_000
+    attempts: Annotated[
+        Positive,
+        SettingHelp("Stopping and restarting", "Maximum starts of a restart=True skill, if crashes interrupt it."),
+    ] = 3
+    caller_tasks: Annotated[Count, SettingHelp("Limits", "Maximum running tasks per caller; 0 for no limit.")] = 2000
+    runs: Annotated[
+        Count | None,
+        SettingHelp("Limits", "Maximum runs of a server on PostgreSQL; 0 only accepts messages, for others to run."),
+    ] = None
+    streams: Annotated[Positive, SettingHelp("Limits", "Maximum open streams per agent.")] = 10_000
+    caller_streams: Annotated[Count, SettingHelp("Limits", "Maximum open streams per caller; 0 for no limit.")] = 2000
+    threads: Annotated[
+        Positive, SettingHelp("Limits", "Threads for `def` skills; one caller can use at most half.")
+    ] = 128
+    keep: Annotated[Seconds, SettingHelp("Store", "How long to keep ended tasks; 0 to keep them forever.")] = 0
+    keep_tasks: Annotated[Count, SettingHelp("Store", "Maximum number of ended tasks to keep; 0 for no limit.")] = 0
+    compact: Annotated[
+        Seconds,
+        SettingHelp("Store", "How long to keep the events of an ended task; its result stays; 0 to keep them forever."),
+    ] = 86_400
+    remote_bytes: Annotated[
+        Bytes, SettingHelp("Limits", "Maximum bytes to receive for one task of a remote agent; 0 for no limit.")
+    ] = 64 * 1024 * 1024
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """The settings of a server. SETTINGS documents each field; `load_settings` checks values, this class does not."""
+    """The settings of a server. `load_settings` checks values, this class does not."""
 
-    host: str = "127.0.0.1"
-    port: int = 8080
-    workers: int = 1
-    grpc: ListenAddress | None = None
-    metrics: ListenAddress | None = None
-    grpc_url: str | None = None
-    store: str = DEFAULT_STORE
-    node: str | None = None
-    lease: float = 6
-    url: str | None = None
-    trust_proxy: tuple[Network, ...] = ()
-    auth: Any = None
-    allow_hosts: tuple[str, ...] = ()
-    cors: tuple[str, ...] = ()
-    open_list: bool = False
-    secret: str | None = None
-    console: ConsoleMode = "token"
-    console_token: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    tls_ca: str | None = None
-    push: bool = True
-    push_allow: tuple[str, ...] = ()
-    push_chunks: bool = False
-    card_version: CardVersion = "both"
-    sign: bool = False
-    compat: Compat | None = None
-    data_as_text: bool = False
-    dedupe: float = 600
-    reply_within: float = 1
-    closing: ClosingChoice = "auto"
-    closing_message: bool = False
-    dev: bool = False
-    reload: bool = False
-    drain: float = 30
-    log: Literal["text", "json"] = "text"
-    log_level: LogLevel = "info"
-    otel_content: bool = False
-    blocking: bool = True
-    strict_files: bool = False
-    heartbeat: float = 15
-    long_poll: float = 30
+    host: Annotated[Text, SettingHelp("Address", "Address to listen on.", metavar="ADDRESS", common=True)] = "127.0.0.1"
+    port: Annotated[Port, SettingHelp("Address", "Port to listen on; 0 picks a free one.", common=True)] = 8080
+    workers: Annotated[
+        Positive, SettingHelp("Address", "Processes that serve this port; several need PostgreSQL.", common=True)
+    ] = 1
+    grpc: Annotated[
+        GrpcListen | None, SettingHelp("Address", "Serve gRPC too, on this port; 0 picks a free one.", common=True)
+    ] = None
+    metrics: Annotated[
+        MetricsListen | None, SettingHelp("Address", "Serve /metrics for Prometheus, on this port.", common=True)
+    ] = None
+    url: Annotated[Url | None, SettingHelp("Address", "Public URL of the server, for the agent card.", common=True)] = (
+        None
+    )
+    grpc_url: Annotated[GrpcUrl | None, SettingHelp("Address", "Public address of gRPC, for the agent card.")] = None
+    tls_cert: Annotated[Text | None, SettingHelp("Address", "TLS certificate (PEM).", metavar="FILE")] = None
+    tls_key: Annotated[
+        Text | None, SettingHelp("Address", "Private key for --tls-cert, if in a separate file.", metavar="FILE")
+    ] = None
+    tls_ca: Annotated[
+        Text | None, SettingHelp("Address", "CA certificates to verify client certificates.", metavar="FILE")
+    ] = None
+    trust_proxy: Annotated[
+        Networks, SettingHelp("Address", "Network of a proxy whose X-Forwarded-* headers to trust; repeatable.")
+    ] = ()
+    allow_hosts: Annotated[Texts, SettingHelp("Address", "Extra host name to accept on loopback; repeatable.")] = ()
+    cors: Annotated[
+        Texts, SettingHelp("Address", "Web origin that may call the agents; repeatable.", metavar="ORIGIN")
+    ] = ()
+    store: Annotated[
+        Text,
+        SettingHelp(
+            "Store",
+            "Where to keep tasks: memory:, sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
+            metavar="URL",
+            common=True,
+        ),
+    ] = DEFAULT_STORE
+    node: Annotated[
+        Text | None,
+        SettingHelp(
+            "Store",
+            "Name of this server among those on one PostgreSQL; by default the machine and the port.",
+            metavar="NAME",
+        ),
+    ] = None
+    lease: Annotated[
+        Interval,
+        SettingHelp("Store", "How long a server on PostgreSQL may be silent before others take over its tasks."),
+    ] = 6
+    dedupe: Annotated[
+        Seconds, SettingHelp("Store", "How long a repeated message returns its first task; 0 to turn off.")
+    ] = 600
+    auth: Annotated[
+        Auth,
+        SettingHelp(
+            "Who may call",
+            "How callers log in: cookie, bearer, apikey, basic, oauth2, oidc or mtls; repeatable.",
+            common=True,
+        ),
+    ] = None
+    open_list: Annotated[
+        bool, SettingHelp("Who may call", "Let anonymous callers list tasks from other machines too.")
+    ] = False
+    secret: Annotated[
+        Text | None,
+        SettingHelp(
+            "Who may call",
+            "Key for cookies and stored credentials; separate several with commas to rotate.",
+            secret=True,
+        ),
+    ] = None
+    console: Annotated[
+        ConsoleMode,
+        SettingHelp(
+            "Who may call",
+            "Who sees the web console: token (who has its token), auth (who has signed in) or off.",
+            metavar="MODE",
+        ),
+    ] = "token"
+    console_token: Annotated[
+        Token | None,
+        SettingHelp("Who may call", "Token of the console; by default a new one at each start.", secret=True),
+    ] = None
+    dev: Annotated[
+        bool,
+        SettingHelp(
+            "Development",
+            "Development mode: --reload, error details for callers, no de-duplication.",
+            common=True,
+        ),
+    ] = False
+    reload: Annotated[bool, SettingHelp("Development", "Restart when a file changes.", common=True)] = False
+    log_level: Annotated[
+        LogLevel,
+        SettingHelp("Logging", "Minimum log level: debug, info, warning or error.", metavar="LEVEL", common=True),
+    ] = "info"
+    log: Annotated[Literal["text", "json"], SettingHelp("Logging", "Log format: text or json.", metavar="FORM")] = (
+        "text"
+    )
+    otel_content: Annotated[
+        bool, SettingHelp("Logging", "Put the text of messages into the spans of OpenTelemetry.")
+    ] = False
+    card_version: Annotated[CardVersion, SettingHelp("Card", "Card format: 1.0, 0.3 or both.", metavar="VERSION")] = (
+        "both"
+    )
+    sign: Annotated[bool, SettingHelp("Card", "Sign the card with the server's own key.")] = False
+    compat: Annotated[
+        Compat | None,
+        SettingHelp(
+            "Card", "Answer as an older document has it: tool-server, for agents made of MCP tools.", metavar="DOCUMENT"
+        ),
+    ] = None
+    closing: Annotated[
+        ClosingChoice,
+        SettingHelp(
+            "Answers",
+            "How a streamed text ends: last (mark the last chunk), whole (repeat the text) or auto.",
+            metavar="FORM",
+        ),
+    ] = "auto"
+    closing_message: Annotated[
+        bool,
+        SettingHelp("Answers", "Repeat the answer in the final status and history; polls see no artifacts before."),
+    ] = False
+    reply_within: Annotated[
+        Seconds, SettingHelp("Answers", "How long a skill may take to reply before a task is created.")
+    ] = 1
+    data_as_text: Annotated[
+        bool, SettingHelp("Answers", "Send data as JSON text, for clients that only show text.")
+    ] = False
+    heartbeat: Annotated[
+        Interval, SettingHelp("Answers", "Interval between keep-alive comments on a silent stream.")
+    ] = 15
+    long_poll: Annotated[Seconds, SettingHelp("Answers", "Maximum wait of a long poll.")] = 30
+    blocking: Annotated[bool, SettingHelp("Answers", "Make A2A 0.3 callers wait for the result by default.")] = True
+    strict_files: Annotated[
+        bool, SettingHelp("Answers", "For files of A2A 0.3 over REST, follow the specification instead of the SDKs.")
+    ] = False
+    push: Annotated[bool, SettingHelp("Webhooks", "Deliver webhooks.")] = True
+    push_allow: Annotated[
+        Texts, SettingHelp("Webhooks", "Private host or network to allow for webhooks; repeatable.", metavar="HOST")
+    ] = ()
+    push_chunks: Annotated[bool, SettingHelp("Webhooks", "Deliver each piece of a streamed text too.")] = False
+    drain: Annotated[
+        Seconds, SettingHelp("Stopping and restarting", "How long to wait for running tasks when the server stops.")
+    ] = 30
     limits: Limits = Limits()
 
     @property
     def node_name(self) -> str:
         """The name of this server among those on one PostgreSQL: the setting, else that of the machine and the port."""
-        return self.node or f"{socket.gethostname()}:{self.port}"
+        return self.node or f"{gethostname()}:{self.port}"
+
+    def for_engine(self) -> EngineSettings:
+        """Return those that each engine needs."""
+        limits = self.limits
+        return EngineSettings(
+            dedupe=self.dedupe,
+            heartbeat=self.heartbeat,
+            long_poll=self.long_poll,
+            drain=self.drain,
+            show_errors=self.dev,
+            data_as_text=self.data_as_text,
+            reply_within=self.reply_within,
+            attempts=limits.attempts,
+            max_tasks=limits.tasks,
+            max_streams=limits.streams,
+            max_parts=limits.parts,
+            caller_tasks=limits.caller_tasks,
+            caller_streams=limits.caller_streams,
+            page_bytes=limits.page,
+            closing=self.closing,
+            closing_message=self.closing_message,
+            otel_content=self.otel_content,
+        )
 
     @property
     def sessions(self) -> Path | None:
@@ -150,315 +331,72 @@ class WorkerSettings(Settings, frozen=True, kw_only=True):
         return session_folder(self.store, self.worker)
 
 
-class ConfigFile(Struct, frozen=True, kw_only=True):
-    """A parsed settings file. Only the names of its tables have been checked."""
+class Setting(NamedTuple):
+    """One setting, as its declaration has it.
 
-    path: Path
-    label: str
-    serve: dict[str, Any]
-    limits: dict[str, Any]
-    agents: dict[str, dict[str, Any]]
-    remotes: dict[str, dict[str, Any]]
-    auth: dict[str, dict[str, Any]] = {}
-
-
-def load_settings(
-    keywords: Mapping[str, Any],
-    *,
-    environ: Mapping[str, str],
-    config: Path | None,
-    cwd: Path,
-    flags: Mapping[str, Any] | None = None,
-    warn: Callable[[str], None] = logger.warning,
-    partial: bool = False,
-    agents: Sequence[str] = (),
-) -> Settings:
-    """Load the settings. A keyword that is None counts as not set; so does an empty environment variable.
-
-    `flags` come from a command line, named as in SETTINGS, and override keywords; values that are strings are parsed.
-    `warn` is called for each variable that looks like a setting and is none: it may belong to another program, so it is
-    no error. With `partial`, settings of the program may follow: whether those at hand fit together is not checked.
-    `agents` are the names of those that are served: they choose the file of the tasks where no store is set.
-
-    Raises:
-        ConfigError: a name is unknown, a value wrong or the file unreadable; says where, and what to type instead.
+    `parse(value, is_text)` returns the checked value and raises ValueError with what is wrong; `is_text` says that the
+    value came as text, from a flag or the environment, and may be a number or a switch in words.
     """
-    file = find_config(config, environ=environ, cwd=cwd)
-    raw = _from_platform(environ)
-    if file is not None:
-        raw |= _from_file(file)
-    raw |= _from_environment(environ, warn)
-    raw |= _from_keywords(keywords)
-    raw |= _from_flags(flags or {})
-    checked = {name: _read(name, value) for name, value in raw.items()}
-    if checked.get("dev"):
-        checked.setdefault("dedupe", 0)
-        # A Python program that calls `serve` cannot be started again from within.
-        checked.setdefault("reload", flags is not None)
-    if checked.get("reload"):
-        checked.setdefault("drain", RELOAD_DRAIN)
-        if checked.pop("workers", 1) > 1:
-            warn(f"{raw['workers'].source}: with --reload there is one worker")
-    if not partial:
-        _check_shared(checked, raw)
-        _check_grpc(checked, raw)
-        _check_metrics(checked, raw)
-    if file is not None and file.auth:
-        checked["auth"] = _with_tables(checked.get("auth"), file)
-    if checked.get("auth") is not None and "limits_rate" not in checked:
-        checked["limits_rate"] = AUTH_RATE
-        checked.setdefault("limits_burst", AUTH_BURST)
-    if agents and "store" not in checked:
-        checked["store"] = default_store(agents, cwd)
-    limits = {name: checked.pop(f"limits_{name}") for name in Limits.__struct_fields__ if f"limits_{name}" in checked}
-    return Settings(**checked, limits=Limits(**limits))
+
+    name: str
+    default: Any
+    help: SettingHelp
+    kind: Kind
+
+    @property
+    def metavar(self) -> str:
+        """What stands for a value in help texts."""
+        return self.help.metavar or self.kind.metavar
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is on or off."""
+        return self.kind is SWITCH
+
+    @property
+    def flag(self) -> str | None:
+        """Its flag, for a switch with the negation; None when it has none."""
+        word = self.name.replace("_", "-")
+        return None if self.help.secret else f"--{word}/--no-{word}" if self.is_switch else f"--{word}"
+
+    def parse(self, value: Any, is_text: bool) -> Any:
+        """Check a value. Raises ValueError with what it must be."""
+        return self.kind.parse(value, is_text)
+
+    def of(self, settings: Settings) -> Any:
+        """Return its value among settings."""
+        limit = self.name.removeprefix("limits_")
+        return getattr(settings, limit) if limit == self.name else getattr(settings.limits, limit)
 
 
-def _check_grpc(checked: Mapping[str, Any], raw: Mapping[str, _SettingValue]) -> None:
-    """Raise ConfigError for an address of gRPC that is not served, or is that of HTTP."""
-    address: ListenAddress | None = checked.get("grpc")
-    if address is None:
-        if "grpc_url" in checked:
-            raise ConfigError(f"{raw['grpc_url'].source}: gRPC is not served: add --grpc 50051, or leave this out")
-        return
-    settings = Settings()
-    port, host = checked.get("port", settings.port), checked.get("host", settings.host)
-    if address.port and address.port == port and address.host in ("", host):
-        raise ConfigError(f"{raw['grpc'].source}: port {port} is that of HTTP: use another one, as --grpc 50051")
+def _kind(declared: Any, metadata: tuple[Any, ...]) -> Kind:
+    """The kind of a declared type: the one that it names, else a switch or a choice of words."""
+    named = next((each for each in metadata if isinstance(each, Kind)), None)
+    if named is not None:
+        return named
+    if get_origin(declared) is Literal:
+        return Kind(choice_parser(*get_args(declared)), "")
+    if declared is bool:
+        return SWITCH
+    (some,) = (each for each in get_args(declared) if each is not NoneType)
+    return _kind(get_args(some)[0], some.__metadata__) if get_origin(some) is Annotated else _kind(some, ())
 
 
-def _check_metrics(checked: Mapping[str, Any], raw: Mapping[str, _SettingValue]) -> None:
-    """Raise ConfigError for an address of metrics that is that of HTTP or gRPC."""
-    address: ListenAddress | None = checked.get("metrics")
-    if address is None or not address.port:
-        return
-    settings = Settings()
-    host: str = checked.get("host", settings.host)
-    grpc: ListenAddress | None = checked.get("grpc")
-    others = {"HTTP": (host, checked.get("port", settings.port))}
-    if grpc is not None:
-        others["gRPC"] = (grpc.host or host, grpc.port)
-    for name, (other, port) in others.items():
-        if address.port == port and (address.host == other or {address.host, other} & _EVERYWHERE):
-            source = raw["metrics"].source
-            raise ConfigError(f"{source}: port {port} is that of {name}: use another one, as --metrics 9464")
+def _settings_of(struct: type[Struct], prefix: str = "") -> Iterator[Setting]:
+    defaults = struct()
+    for name, declared in struct.__annotations__.items():
+        if get_origin(declared) is Annotated:
+            help_ = next(each for each in declared.__metadata__ if isinstance(each, SettingHelp))
+            kind = _kind(declared.__origin__, declared.__metadata__)
+            yield Setting(prefix + name, getattr(defaults, name), help_, kind)
 
 
-def _check_shared(checked: Mapping[str, Any], raw: Mapping[str, _SettingValue]) -> None:
-    """Raise ConfigError for settings that need a store for several servers, if the store is not one."""
-    store: str = checked.get("store", Settings().store)
-    if is_postgres_url(store):
-        return
-    for name, thing in _SHARED.items():
-        if name in checked:
-            raise ConfigError(
-                f"{raw[name].source}: only servers that share a store have {thing}: "
-                "use --store postgresql://user@host/database, or leave it out"
-            )
-    if checked.get("workers", 1) > 1:
-        path = parse_store(store)
-        reason = "tasks in memory belong to one process" if path is None else f"one process owns the file {path}"
-        move = "" if path is None else f"; `dragoman migrate {path} URL` moves the tasks there"
-        raise ConfigError(
-            f"{raw['workers'].source}: several workers need a store that they can share, and {reason}: use --store "
-            f"postgresql://user@host/database, or leave it out{move}"
-        )
+def _by_group(settings: Iterable[Setting]) -> dict[str, Setting]:
+    """All settings by name, the groups in the order of their first settings."""
+    groups: dict[str, list[Setting]] = {}
+    for setting in settings:
+        groups.setdefault(setting.help.group, []).append(setting)
+    return {setting.name: setting for group in groups.values() for setting in group}
 
 
-def _with_tables(auth: Any, file: ConfigFile) -> Any:
-    """Add the file's `[auth.NAME]` tables to the schemes; without a setting `auth`, the tables enable them."""
-    if auth is None:
-        return AuthSettings(tuple(file.auth), file.auth, file.path.parent.absolute())
-    if not isinstance(auth, AuthSettings):
-        return auth
-    tables = {name: file.auth[name] for name in auth.names if name in file.auth}
-    return AuthSettings(auth.names, {**tables, **auth.tables}, file.path.parent.absolute())
-
-
-def find_config(config: Path | None, *, environ: Mapping[str, str], cwd: Path) -> ConfigFile | None:
-    """Read the file `config`, else `$DRAGOMAN_CONFIG`, else `dragoman.toml` in `cwd` if there is one.
-
-    Raises:
-        ConfigError: the named file is missing, the file cannot be read or is not TOML, or a table in it is unknown.
-    """
-    named = config or (Path(environ["DRAGOMAN_CONFIG"]) if environ.get("DRAGOMAN_CONFIG") else None)
-    path = cwd / (named or "dragoman.toml")
-    if named is None and not path.exists():
-        return None
-    label = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{label}: there is no such settings file") from None
-    except OSError as error:
-        raise ConfigError(f"{label}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # tomllib.TOMLDecodeError and UnicodeDecodeError are both ValueErrors
-        raise ConfigError(f"{label}: is not TOML: {error}") from error
-    return _config_file(path, label, content)
-
-
-def _config_file(path: Path, label: str, content: dict[str, Any]) -> ConfigFile:
-    tables: dict[str, dict[str, Any]] = {"serve": {}, "limits": {}, "agents": {}, "remotes": {}, "auth": {}}
-    for name, table in content.items():
-        if name in SETTINGS and name not in tables:
-            raise ConfigError(f"{label}: `{name}` belongs under [serve]")
-        if name not in tables:
-            raise ConfigError(f"{label}: there is no table [{name}]{suggest_name(name, tables, '[{}]')}")
-        tables[name] = _table(table, f"{label} [{name}]")
-    for name in ("agents", "remotes", "auth"):
-        for key, table in tables[name].items():
-            tables[name][key] = _table(table, f"{label} [{name}.{key}]")
-    return ConfigFile(path=path, label=label, **tables)
-
-
-def _table(value: Any, source: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{source}: must be a table, not {values.as_json(value)}")
-    return cast("dict[str, Any]", value)
-
-
-# Paths in a file are relative to it.
-_FILES = ("tls_cert", "tls_key", "tls_ca")
-
-
-class _SettingValue(NamedTuple):
-    value: Any
-    source: str
-    is_text: bool = False
-    base: Path | None = None  # what a relative path in the value is relative to, if not the current folder
-
-
-# The last seven are set for programs that run as agents; see `docs/guides/programs.md`.
-_RESERVED = frozenset(
-    f"DRAGOMAN_{name}"
-    for name in ("CONFIG", "AGENT", "TOKEN", "TASK", "CONTEXT", "DEPTH", "FILES", "FOLDER", "PROCESS", "USER")
-)
-
-# Kubernetes sets these in every pod of a namespace with a Service named `dragoman` or `dragoman-x`.
-_KUBERNETES = re.compile(r"DRAGOMAN_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
-_KUBERNETES_PORT = re.compile(r"(tcp|udp|sctp)://.*")
-
-
-def _add(result: dict[str, _SettingValue], name: str, value: _SettingValue) -> None:
-    """Add a value under the current name of its setting; a value set by the current name takes precedence."""
-    if name in RENAMED:
-        result.setdefault(RENAMED[name], value)
-    else:
-        result[name] = value
-
-
-def _from_platform(environ: Mapping[str, str]) -> dict[str, _SettingValue]:
-    names = {"port": "PORT", "host": "BIND_HOST"}
-    return {
-        name: _SettingValue(environ[variable], f"environment {variable}", is_text=True)
-        for name, variable in names.items()
-        if environ.get(variable)
-    }
-
-
-def _from_file(file: ConfigFile) -> dict[str, _SettingValue]:
-    in_serve = [name for name in SETTINGS if not name.startswith("limits_")]
-    result: dict[str, _SettingValue] = {}
-    for table, prefix, names in (("serve", "", in_serve), ("limits", "limits_", Limits.__struct_fields__)):
-        for name, value in cast("dict[str, Any]", getattr(file, table)).items():
-            if name not in names and prefix + name not in RENAMED:
-                raise ConfigError(f"{file.label} [{table}]: there is no setting `{name}`{suggest_name(name, names)}")
-            source = f"{file.label} [{table}] {name}"
-            _add(result, prefix + name, _SettingValue(value, source, base=file.path.parent.absolute()))
-    return result
-
-
-def _from_environment(environ: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, _SettingValue]:
-    names = {f"DRAGOMAN_{name.upper()}": name for name in (*SETTINGS, *RENAMED)}
-    result: dict[str, _SettingValue] = {}
-    for variable, value in environ.items():
-        if not variable.startswith("DRAGOMAN_") or variable in _RESERVED or _is_kubernetes(variable, value):
-            continue
-        if variable not in names:
-            # Platforms and other programs set such names too: a list of all settings would be noise.
-            near = get_close_matches(variable.removeprefix("DRAGOMAN_"), map(str.upper, SETTINGS), n=1)
-            hint = f"; did you mean `DRAGOMAN_{near[0]}`?" if near else ""
-            warn(f"environment {one_line(variable)}: there is no such setting, it is ignored{hint}")
-        elif value:
-            _add(result, names[variable], _SettingValue(value, f"environment {variable}", is_text=True))
-    return result
-
-
-def _is_kubernetes(variable: str, value: str) -> bool:
-    if variable.endswith("_PORT") and _KUBERNETES_PORT.fullmatch(value):
-        return True
-    return _KUBERNETES.fullmatch(variable) is not None
-
-
-def _from_flags(flags: Mapping[str, Any]) -> dict[str, _SettingValue]:
-    result: dict[str, _SettingValue] = {}
-    for name, value in flags.items():
-        flag = f"--{name.replace('_', '-')}"
-        if name not in SETTINGS and name not in RENAMED:
-            flag_names = [info.flag for info in SETTINGS.values() if info.flag is not None]
-            raise ConfigError(f"{flag}: there is no such setting{suggest_name(flag, flag_names)}")
-        if value is not None:
-            source = flag if name in RENAMED else SETTINGS[name].flag or name
-            _add(result, name, _SettingValue(value, source, is_text=isinstance(value, str)))
-    return result
-
-
-def _from_keywords(keywords: Mapping[str, Any]) -> dict[str, _SettingValue]:
-    result: dict[str, _SettingValue] = {}
-    for name, value in keywords.items():
-        if name not in Settings.__struct_fields__:
-            names = Settings.__struct_fields__
-            raise ConfigError(f"keyword {name}: there is no such setting{suggest_name(name, names)}")
-        if name == "reload" and value:
-            raise ConfigError(
-                "keyword reload: a Python program cannot reload itself: omit it, and start the agent with "
-                "`dragoman serve FILE --reload`"
-            )
-        if name == "workers" and value not in (None, 1):
-            raise ConfigError(
-                "keyword workers: a Python program cannot start itself several times: omit it, and start the agent "
-                f"with `dragoman serve FILE --workers {value}`"
-            )
-        if name == "limits":
-            result |= _from_limits(value)
-        elif value is not None:
-            result[name] = _SettingValue(value, f"keyword {name}")
-    return result
-
-
-def _from_limits(value: Any) -> dict[str, _SettingValue]:
-    names = Limits.__struct_fields__
-    if isinstance(value, Limits):
-        value = {name: getattr(value, name) for name in names}
-    result: dict[str, _SettingValue] = {}
-    for name, limit in _table({} if value is None else value, "keyword limits").items():
-        if name not in names and f"limits_{name}" not in RENAMED:
-            raise ConfigError(f"keyword limits: there is no limit `{name}`{suggest_name(name, names)}")
-        if limit is not None or name != "runs":  # the one limit that is not set by default
-            _add(result, f"limits_{name}", _SettingValue(limit, f"keyword limits[{values.as_json(name)}]"))
-    return result
-
-
-def _read(name: str, setting: _SettingValue) -> Any:
-    try:
-        value = SETTINGS[name].parse(setting.value, setting.is_text)
-    except ValueError as error:
-        raise ConfigError(f"{setting.source}: {error}") from None
-    if name == "store" and is_postgres_url(value):
-        check_postgres(value, setting=setting.source)
-    elif name == "store":
-        path = parse_store(value, setting=setting.source)
-        if path is not None and setting.base is not None:
-            return f"sqlite:///{(setting.base / path).as_posix()}"
-    if name in _FILES and setting.base is not None:
-        return str(setting.base / value)
-    return value
-
-
-def suggest_name(name: str, names: Iterable[str], form: str = "{}") -> str:
-    """Return the end of an error about an unknown name: the closest name, else all names."""
-    names = list(names)
-    near = get_close_matches(name, names, n=1)
-    if near:
-        return f"; did you mean `{form.format(near[0])}`?"
-    return f"; there are {', '.join(form.format(one) for one in names)}"
+SETTINGS = _by_group(chain(_settings_of(Settings), _settings_of(Limits, "limits_")))

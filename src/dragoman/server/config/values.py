@@ -1,4 +1,5 @@
-"""Parsers of setting values: each returns the checked value, or raises ValueError with what it must be.
+"""The kinds of setting values, and their parsers: each returns the checked value, or raises ValueError with what it
+must be.
 
 `is_text` says that the value came as text, from a flag or the environment, and may be a number or a switch in words.
 """
@@ -11,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from dragoman.server.config.store_url import without_password
@@ -222,3 +223,49 @@ def parse_auth(value: Any, is_text: bool) -> Any:
     if not names:
         raise ValueError("names no scheme")
     return AuthSettings(tuple(names), tables)
+
+
+# -- kinds -------------------------------------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """How the values of a setting are written: their parser, and how a help text names one.
+
+    `takes` is the type that a keyword argument may have, where it differs from the type of the checked value. A flag of
+    a kind that can `repeat` may be given several times.
+    """
+
+    parse: Callable[[Any, bool], Any]
+    metavar: str
+    takes: str = ""
+    repeat: bool = False
+
+
+SWITCH = Kind(parse_switch, "")
+
+Text = Annotated[str, Kind(parse_text, "TEXT")]
+Texts = Annotated[tuple[str, ...], Kind(parse_texts, "NAME", "str | Sequence[str]", repeat=True)]
+Token = Annotated[str, Kind(parse_console_token, "TEXT")]
+Url = Annotated[str, Kind(parse_url, "URL")]
+Networks = Annotated[tuple[Network, ...], Kind(parse_networks, "NETWORK", "str | Sequence[str | Network]", repeat=True)]
+Auth = Annotated[
+    Any,
+    Kind(
+        parse_auth,
+        "SCHEME",
+        "str | Sequence[str] | Mapping[str, Mapping[str, Any]] | Callable[..., Any]",
+        repeat=True,
+    ),
+]
+GrpcUrl = Annotated[str, Kind(parse_grpc_url, "HOST:PORT")]
+GrpcListen = Annotated[ListenAddress, Kind(listen_parser(50051), "[HOST:]PORT", "str | int")]
+MetricsListen = Annotated[ListenAddress, Kind(listen_parser(9464, "127.0.0.1"), "[HOST:]PORT", "str | int")]
+Port = Annotated[int, Kind(whole_parser(0, 65535), "NUMBER")]
+Count = Annotated[int, Kind(whole_parser(0), "NUMBER")]
+Positive = Annotated[int, Kind(whole_parser(1), "NUMBER")]
+Bytes = Annotated[int, Kind(whole_parser(0), "BYTES")]
+Size = Annotated[int, Kind(whole_parser(1), "BYTES")]
+HeadSize = Annotated[int, Kind(whole_parser(1024), "BYTES")]
+Rate = Annotated[float, Kind(number_parser(zero=True), "NUMBER")]
+Seconds = Annotated[float, Kind(seconds_parser(zero=True), "SECONDS")]
+Interval = Annotated[float, Kind(seconds_parser(zero=False), "SECONDS")]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.clock import SystemClock
-from dragoman.engine.accept.handle import read_handle, unusable_handle
+from dragoman.engine.handle import read_handle, unusable_handle
 from dragoman.model.error import ConfigError, DragomanError, ServerError
 from dragoman.server.config.settings import Limits
 from dragoman.server.http.cross_site import CrossSiteCheck

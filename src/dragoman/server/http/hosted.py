@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.transports.endpoint import JSON_LIMITS, Endpoint
-from dragoman.transports.jsonrpc.serve import JsonRpc
-from dragoman.transports.rest.serve import Rest
+from dragoman.transports.jsonrpc.serve import jsonrpc_app
+from dragoman.transports.rest.serve import rest_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,5 +60,5 @@ class HostedAgent:
             plugin_operations=self._plugin_operations,
             extended_card=extended,
         )
-        self.rpc = JsonRpc(endpoint)
-        self.rest = Rest(endpoint, self.rpc)
+        self.rpc = jsonrpc_app(endpoint)
+        self.rest = rest_app(endpoint)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
-from dragoman.engine.accept.quota import MemoryQuota, RateLimiter, caller_of
+from dragoman.engine.quota import MemoryQuota, RateLimiter, caller_of
 from dragoman.model.error import A2AError
 from dragoman.server.http.address import network_of
 from dragoman.telemetry.log_context import LOG_CONTEXT

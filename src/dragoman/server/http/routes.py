@@ -30,6 +30,7 @@ from dragoman.server.http.pages import (
 )
 from dragoman.server.http.router import AgentRoutes, Mount, PathRoutes, Route, Router
 from dragoman.transports.http import REQUEST, error_headers, respond
+from dragoman.transports.jsonrpc.serve import jsonrpc_app
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store
@@ -102,13 +103,13 @@ class Routing(NamedTuple):
     def build_grpc_route(self) -> Route:
         """Build the route of all gRPC calls: the same authentication and limits; no page of a browser can call it."""
         # Imported here: it needs the extra `grpc`.
-        from dragoman.transports.grpc.serve import Grpc, GrpcAgent
+        from dragoman.transports.grpc.serve import GrpcAgent, grpc_app
 
         def card_of(hosted: HostedAgent, request: Request) -> AgentCard:
             return hosted.cards.extended_card(self.addresses.base(request), request.user)
 
         agents = {hosted.agent.name: GrpcAgent(hosted.endpoint, partial(card_of, hosted)) for hosted in self.hosted}
-        app = Grpc(agents)
+        app = grpc_app(agents)
         refuse = build_refuse(app.send_error, self.limiter, self.auth)
         admitted = admit(app, self.limiter, self.cross_site, refuse)
         if self.auth is not None:
@@ -179,7 +180,7 @@ class Routing(NamedTuple):
         auth = self.auth
         if auth is None or not hosted.needs_user:
             return None
-        rpc = hosted.rpc.for_anonymous(auth.anonymous_refusal)
+        rpc = jsonrpc_app(hosted.endpoint, auth.anonymous_refusal)
         return self._operation(challenge_anonymous(rpc, auth), rpc.send_error)
 
     # -- with middleware -------------------------------------------------------------------------------------------

@@ -21,16 +21,23 @@ logger = logging.getLogger("dragoman.server")
 FINAL_SECONDS = 5.0
 # The part of that for ending the process itself.
 _MARGIN = 0.5
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop a server: SIGTERM, and SIGINT unless this process was started with it ignored.
+
+    A shell without job control ignores SIGINT for its background jobs, so that a Ctrl-C for a script leaves them alone.
+    """
+    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    return (signal.SIGTERM,) if is_ignored else (signal.SIGINT, signal.SIGTERM)
 
 
 class Shutdown:
     """Turns the first SIGINT or SIGTERM into a graceful stop, and ends the process when that takes too long.
 
     The process ends at the latest `drain` plus five seconds after the signal, or five seconds after the runs have ended
-    if that is sooner, and at once with a second Ctrl-C; `allow` adds to the five seconds. SIGINT counts even where it
-    was ignored, as it is for shell background jobs: whoever sends it to a server wants it to stop. With `final` the
-    deadline also covers the time after the server has stopped: threads of agents may keep the process alive.
+    if that is sooner, and at once with a second Ctrl-C; `allow` adds to the five seconds. With `final` the deadline
+    also covers the time after the server has stopped: threads of agents may keep the process alive.
     """
 
     def __init__(self, drain: float, *, final: bool = False) -> None:
@@ -49,7 +56,7 @@ class Shutdown:
         if threading.current_thread() is threading.main_thread():
             self._devnull = os.open(os.devnull, os.O_WRONLY)
             threading.Thread(target=self._watch, name="dragoman-shutdown", daemon=True).start()
-            self._previous_handlers = {number: signal.signal(number, self._receive) for number in _SIGNALS}
+            self._previous_handlers = {number: signal.signal(number, self._receive) for number in stop_signals()}
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from dragoman.engine.ownership.port import ClaimedTask, TaskClaim
+    from dragoman.engine.ports.ownership import ClaimedTask, TaskClaim
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
     from dragoman.engine.ports.store import (
         DedupeKey,

@@ -8,7 +8,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from dragoman.clock import sleep, wait
-from dragoman.engine.ownership.port import MessageRepeated, OwnershipLost
+from dragoman.engine.ports.ownership import MessageRepeated, OwnershipLost
 from dragoman.model.error import ServerError
 from dragoman.stores.postgres.database import ConnectionLost
 from dragoman.stores.postgres.lease import DECLARED_DEAD
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dragoman.clock import Clock
-    from dragoman.engine.ownership.port import Claim, ClaimedTask, OwnershipListener, TaskClaim
+    from dragoman.engine.ports.ownership import Claim, ClaimedTask, OwnershipListener, TaskClaim
     from dragoman.engine.ports.store import DedupeKey, StoredTask, TaskRow
     from dragoman.stores.postgres.database import Database
     from dragoman.stores.postgres.lease import NodeLease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ownership.port import ContextBusy, MessageRepeated, OwnershipLost
+from dragoman.engine.ports.ownership import ContextBusy, MessageRepeated, OwnershipLost
 from dragoman.model.error import ServerError, TaskGenerationMismatch
 
 if TYPE_CHECKING:

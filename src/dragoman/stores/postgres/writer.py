@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from dragoman.clock import wait
-from dragoman.engine.ownership.port import OwnershipLost
+from dragoman.engine.ports.ownership import OwnershipLost
 from dragoman.model.error import ServerError, TaskGenerationMismatch
 from dragoman.stores.commits import commit_time, record_commits
 from dragoman.stores.postgres.batch import WriteQueue

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from dragoman.model.error import ConfigError, ServerError
 
+logger = logging.getLogger("dragoman.store")
+
 if sys.platform == "win32":
     import msvcrt
 
@@ -107,7 +109,6 @@ else:
         raise OSError(errno.ENOSYS, "not on this system")
 
 
-logger = logging.getLogger("dragoman.store")
 # With less free space a server is not ready, even if SQLite's log has room for a small write.
 MIN_FREE_BYTES = 1_000_000
 _LOCKED_BYTE = 2**62

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from dragoman.model.error import ConfigError
 
-# Version 1. It never changes: files of that version exist.
-_VERSION_1 = """
+# The tables of a new file.
+_TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+-- The name a server opened the file by. SQLite's log lies beside that name, whatever other links there are.
+CREATE TABLE home (path BLOB NOT NULL);
 CREATE TABLE scopes (
     scope INTEGER PRIMARY KEY, agent TEXT NOT NULL, tenant TEXT NOT NULL, owner TEXT NOT NULL,
     UNIQUE (agent, tenant, owner)
@@ -25,39 +27,43 @@ CREATE INDEX tasks_newest ON tasks (scope, status_ms, number);
 CREATE INDEX tasks_by_state ON tasks (scope, state, status_ms, number);
 CREATE INDEX tasks_by_context ON tasks (scope, context_id, status_ms, number);
 CREATE INDEX tasks_unfinished ON tasks (number) WHERE state IN (1, 2);
+-- Ended tasks in the order they ended, for retention and compaction. They never change: rows are only appended.
+CREATE INDEX tasks_ended ON tasks (status_ms, number) WHERE state IN (3, 4, 5, 7);
+-- How many tasks there are, kept in the commit that changes it: a list tells its size without counting. Scope 0 is
+-- nobody's: it counts the ended tasks of all scopes, so that retention need not add them up.
+CREATE TABLE state_counts (
+    scope INTEGER NOT NULL, state INTEGER NOT NULL, tasks INTEGER NOT NULL, PRIMARY KEY (scope, state)
+) WITHOUT ROWID;
+-- Only conversations that a second task joined have a row here; most have one task and need none.
+CREATE TABLE context_counts (
+    scope INTEGER NOT NULL, context_id TEXT NOT NULL, tasks INTEGER NOT NULL, PRIMARY KEY (scope, context_id)
+) WITHOUT ROWID;
+-- Tasks that nobody is shown yet, because they may be answered with a bare message. Their notes are among the others.
+CREATE TABLE drafts (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL, scope INTEGER NOT NULL, context_id TEXT NOT NULL,
+    origin TEXT NOT NULL, created_ms INTEGER NOT NULL, body BLOB NOT NULL
+);
+-- `at_ms` is when the event was committed; NULL for events from before that column.
 CREATE TABLE events (
-    task INTEGER NOT NULL, generation INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (task, generation)
+    task INTEGER NOT NULL, generation INTEGER NOT NULL, body BLOB NOT NULL, at_ms INTEGER,
+    PRIMARY KEY (task, generation)
 ) WITHOUT ROWID;
 CREATE TABLE notes (
     note INTEGER PRIMARY KEY, task INTEGER NOT NULL, generation INTEGER NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL
 );
 CREATE INDEX notes_of_task ON notes (task, note);
 CREATE TABLE snapshots (task INTEGER PRIMARY KEY, generation INTEGER NOT NULL, body BLOB NOT NULL);
+-- Tasks that are deleted, but whose events, notes and snapshot are not all gone yet: those go in slices.
+CREATE TABLE leftovers (task INTEGER PRIMARY KEY);
 CREATE TABLE contexts (
     scope INTEGER NOT NULL, context_id TEXT NOT NULL, state BLOB NOT NULL, PRIMARY KEY (scope, context_id)
 ) WITHOUT ROWID;
-CREATE TABLE repeats (key BLOB PRIMARY KEY, task_id TEXT NOT NULL, until_ms INTEGER NOT NULL) WITHOUT ROWID;
+-- Dedupe keys, which are deleted with their task. `reply` is the bare message that a repeat is answered with.
+CREATE TABLE repeats (
+    key BLOB PRIMARY KEY, task_id TEXT NOT NULL, until_ms INTEGER NOT NULL, reply BLOB
+) WITHOUT ROWID;
 CREATE INDEX repeats_old ON repeats (until_ms);
-"""
-
-
-# What each version adds to the one before. Each migration runs in its own transaction.
-_MIGRATIONS = (
-    """
--- How many tasks there are, kept in the commit that changes it: a list tells its size without counting.
-CREATE TABLE state_counts (
-    scope INTEGER NOT NULL, state INTEGER NOT NULL, tasks INTEGER NOT NULL, PRIMARY KEY (scope, state)
-) WITHOUT ROWID;
-INSERT INTO state_counts SELECT scope, state, count(*) FROM tasks GROUP BY scope, state;
--- Only conversations that a second task joined have a row here; most have one task and need none.
-CREATE TABLE context_counts (
-    scope INTEGER NOT NULL, context_id TEXT NOT NULL, tasks INTEGER NOT NULL, PRIMARY KEY (scope, context_id)
-) WITHOUT ROWID;
-INSERT INTO context_counts SELECT scope, context_id, count(*) FROM tasks GROUP BY scope, context_id HAVING count(*) > 1;
--- Ended tasks in the order they ended, for retention and compaction. They never change: rows are only appended.
-CREATE INDEX tasks_ended ON tasks (status_ms, number) WHERE state IN (3, 4, 5, 7);
-""",
-    """
+CREATE INDEX repeats_of_task ON repeats (task_id);
 -- A webhook is owed the journal of its task after its cursor; state 1 is done.
 CREATE TABLE pushes (
     push INTEGER PRIMARY KEY, task INTEGER NOT NULL, id TEXT NOT NULL, dialect TEXT NOT NULL, url TEXT NOT NULL,
@@ -69,7 +75,6 @@ CREATE INDEX pushes_owed ON pushes (push) WHERE state <> 1;
 -- Who may call. Names are compared as they are; `password` is an argon2 hash, or empty for those who have keys only.
 CREATE TABLE users (
     user INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, password TEXT NOT NULL, created_ms INTEGER NOT NULL,
-    failures INTEGER NOT NULL DEFAULT 0, locked_until_ms INTEGER NOT NULL DEFAULT 0,
     epoch INTEGER NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE grants (
@@ -79,33 +84,16 @@ CREATE TABLE api_keys (
     digest BLOB PRIMARY KEY, user INTEGER NOT NULL, hint TEXT NOT NULL, created_ms INTEGER NOT NULL, until_ms INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX api_keys_of ON api_keys (user);
-""",
-    "",  # it made the table of a plug-in, which is now created with the others of its kind
-    """
--- The dedupe keys of a task are deleted with it.
-CREATE INDEX repeats_of_task ON repeats (task_id);
--- Tasks that are deleted, but whose events, notes and snapshot are not all gone yet: those go in slices.
-CREATE TABLE leftovers (task INTEGER PRIMARY KEY);
--- Scope 0 is nobody's: it counts the ended tasks of all scopes, so that retention need not add them up.
-INSERT INTO state_counts SELECT 0, state, sum(tasks) FROM state_counts WHERE state IN (3, 4, 5, 7) GROUP BY state;
--- The name a server opened the file by. SQLite's log lies beside that name, whatever other links there are.
-CREATE TABLE home (path BLOB NOT NULL);
-""",
-    """
--- Tasks that nobody is shown yet, because they may be answered with a bare message. Their notes are among the others.
-CREATE TABLE drafts (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL, scope INTEGER NOT NULL, context_id TEXT NOT NULL,
-    origin TEXT NOT NULL, created_ms INTEGER NOT NULL, body BLOB NOT NULL
-);
--- The bare message that a repeat of a message is answered with.
-ALTER TABLE repeats ADD COLUMN reply BLOB;
-""",
-    """
--- When an event was committed; NULL for those of older versions.
-ALTER TABLE events ADD COLUMN at_ms INTEGER;
-""",
+"""
+
+# The oldest version of a file that is migrated: those below were never released.
+OLDEST = 7
+# What each version after that one changes. Each migration runs in its own transaction.
+_MIGRATIONS = (
+    # Accounts are not locked: these columns had no use.
+    "ALTER TABLE users DROP COLUMN failures; ALTER TABLE users DROP COLUMN locked_until_ms;",
 )
-VERSION = 1 + len(_MIGRATIONS)
+VERSION = OLDEST + len(_MIGRATIONS)
 # Must be spelled as in the index, or SQLite does not use it.
 ENDED = "state IN (3, 4, 5, 7)"
 # The scope under which `state_counts` counts the ended tasks of all scopes.
@@ -149,7 +137,7 @@ def migrate(connection: sqlite3.Connection, path: Path, *, moved: bool = False) 
     """Create the tables in a new file, or migrate those of an older version. With `moved`, it may be marked as moved.
 
     Raises:
-        ConfigError: the file is not a store, or a newer one, or its contents were moved into another store.
+        ConfigError: the file is not a store, or is too old or too new, or its contents were moved into another store.
     """
     try:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
@@ -165,8 +153,15 @@ def migrate(connection: sqlite3.Connection, path: Path, *, moved: bool = False) 
         )
     if version == 0 and tables:
         raise ConfigError(f"{path} is another program's database: use another --store")
-    for number, step in enumerate((_VERSION_1, *_MIGRATIONS), 1):
-        if number > version:
+    if version == 0:
+        connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}PRAGMA user_version = {VERSION};COMMIT;")
+    elif version < OLDEST:
+        raise ConfigError(
+            f"{path} was written by a Dragoman from before its first release (schema {version}, the oldest that this "
+            f"one reads is {OLDEST}): use another --store"
+        )
+    else:
+        for number, step in enumerate(_MIGRATIONS[version - OLDEST :], version + 1):
             connection.executescript(f"BEGIN IMMEDIATE;{step}PRAGMA user_version = {number};COMMIT;")
     if not moved:
         refuse_moved(connection, path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from contextlib import aclosing
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -16,30 +17,28 @@ import msgspec
 from dragoman.dialects.negotiate import requested_version
 from dragoman.dialects.table import GRPC_ROWS, VERSION_HEADER_RECEIVED
 from dragoman.dialects.v03_proto.names import card_of_proto
-from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidRequest, MethodNotFound, ServerError
 from dragoman.model.operation import Operation
-from dragoman.telemetry.metrics.catalog import METRICS
-from dragoman.telemetry.spans import TRACING
+from dragoman.transports.endpoint import BindingApp, ParsedRequest
 from dragoman.transports.grpc.codec import MalformedMessage
 from dragoman.transports.grpc.method import METHODS
 from dragoman.transports.grpc.status import OK, status_trailers
-from dragoman.transports.http import REQUEST, Disconnected, error_headers, unexpected_error
+from dragoman.transports.http import error_headers
 from dragoman.transports.limits import LARGE_BODY
-from dragoman.transports.observed import count_refused
 from dragoman.transports.sse import last_event_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from dragoman.dialects.dialect import Dialect, Result
+    from dragoman.dialects.negotiate import MethodMatch
     from dragoman.dialects.table import Row
     from dragoman.engine.journal.follow import Batch
     from dragoman.model.card import AgentCard
     from dragoman.model.record import Record
-    from dragoman.transports.endpoint import Endpoint
+    from dragoman.transports.endpoint import Endpoint, Exchange
     from dragoman.transports.grpc.method import GrpcMethod
-    from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
+    from dragoman.transports.http import Header, Request, Send
 
 CONTENT_TYPE: Header = (b"content-type", b"application/grpc")
 # Response metadata of a stream: the id of its first event. Each event after it is one more.
@@ -60,95 +59,106 @@ class GrpcAgent(NamedTuple):
     card: Callable[[Request], AgentCard]
 
 
-class Grpc:
-    """The ASGI app of all agents of a server over gRPC, the first one of which is the default.
+def grpc_app(agents: Mapping[str, GrpcAgent]) -> BindingApp:
+    """Return the ASGI app of all agents of a server, by name."""
+    served = GrpcAgents(agents)
+    return BindingApp(partial(GrpcExchange, served, served.default.endpoint))
+
+
+class GrpcAgents:
+    """The agents of a server over gRPC, the first one of which is the default.
 
     The others are chosen by the tenant of a request, as their cards say: `NAME`, or `NAME/TENANT`.
     """
 
     def __init__(self, agents: Mapping[str, GrpcAgent]) -> None:
         self._agents = agents
-        self._default = next(iter(agents.values()))
-        # The name of the agent; with several, a call that cannot be read is nobody's.
-        self._only = self._default.endpoint.agent if len(agents) == 1 else ""
-        limits = self._default.endpoint.limits
-        self._max_levels, self._max_values = limits.nesting, limits.values or sys.maxsize
+        self.default = next(iter(agents.values()))
+        # With several agents, a call that cannot be read is nobody's.
+        self.only_name = self.default.endpoint.agent if len(agents) == 1 else ""
+        limits = self.default.endpoint.limits
+        self.max_levels, self.max_values = limits.nesting, limits.values or sys.maxsize
 
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Serve one admitted call; every error becomes the status of the call."""
-        request: Request = scope[REQUEST]
-        try:
-            await self._serve(request, send)
-        except A2AError as error:
-            self._default.endpoint.log_denial(request, error)
-            await self.send_error(request, send, error)
-        except (Disconnected, OSError):
-            return
-        except Exception as error:  # noqa: BLE001 - it is logged there
-            await self.send_error(request, send, unexpected_error(error))
-
-    async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
-        """Send an error as the status of the call, with its details."""
-        path = request.scope["path"]
-        version = _row_of(path).version
-        if METRICS.on or TRACING.on:
-            method = METHODS.get(path)
-            count_refused(request, error, self._only, None if method is None else method.operation, version)
-        # What is added to the headers, such as challenges, is sent with the trailers.
-        await send({**_start([]), "trailers_only": True})
-        await _end(send, [*status_trailers(error, version), *error_headers(error)])
-
-    async def _serve(self, request: Request, send: Send) -> None:
-        method = METHODS.get(request.scope["path"])
-        if method is None:
-            raise _no_method(request.scope["path"])
-        row, operation, codec = method.row, method.operation, method.codec
-        version = requested_version(request.headers.get(VERSION_HEADER_RECEIVED), None)
-        data = await request.body(self._default.endpoint.body_limit)
-        if len(data) > LARGE_BODY:
-            await request.wait_for_turn()
-        try:
-            values = codec.decode(method.request, data, levels=self._max_levels, values=self._max_values)
-        except MalformedMessage as error:
-            raise InvalidRequest(f"the message cannot be read: {error}") from None
-        if operation is Operation.LIST and values.get("pageSize") == 0:
-            del values["pageSize"]  # a2a-go sends it always, and means what 0 is to protobuf: none
-        agent = self._choose(values)
-        endpoint = agent.endpoint
-        body = msgspec.json.encode(values)
-        del data, values
-        request.charge(body, endpoint.limits.check(body))
-        dialect = endpoint.dialects.for_row(row, version, request.headers.get("user-agent", ""), body)
-        params = dialect.read_request(operation, body)
-        del body
-        call = endpoint.build_context(request, dialect, params.tenant or "")
-        if operation is Operation.EXTENDED_CARD and not row.tenants:
-            # 0.3 has one method for both cards.
-            await _respond(send, encode_result(method, dialect, agent.card(request)), [])
-            return
-        outcome = await endpoint.perform(operation, call, params, last_event_id(request.headers), request)
-        dialect = endpoint.dialects.row_response_dialect(dialect, outcome.origin)
-        headers = endpoint.headers(call, dialect, outcome) if call.extensions or outcome.repeat else []
-        if isinstance(outcome.result, Stream):
-            after = last_event_id(request.headers) or 0
-            await MessageWriter(method, dialect, headers).write(outcome.result.batches, request, send, after)
-            return
-        message = encode_result(method, dialect, outcome.result)
-        del outcome
-        with request.covering(len(message), anyway=not operation.reads):
-            await _respond(send, message, headers)
-
-    def _choose(self, values: dict[str, Any]) -> GrpcAgent:
+    def choose_agent(self, values: dict[str, Any]) -> GrpcAgent:
         """Return the agent that the tenant of a request names, and take its name out of it; else the first one."""
         tenant = values.get("tenant")
         if not isinstance(tenant, str):
-            return self._default
+            return self.default
         name, _, rest = tenant.partition("/")
         agent = self._agents.get(name)
         if agent is None:
-            return self._default
+            return self.default
         values["tenant"] = rest
         return agent
+
+
+class GrpcExchange(msgspec.Struct):
+    """An `Exchange` of gRPC. `method` is that of its path, once it is received."""
+
+    agents: GrpcAgents
+    endpoint: Endpoint
+    request: Request
+    method: GrpcMethod | None = None
+    version: str | None = None
+    card: Callable[[Request], AgentCard] | None = None
+    params_field: str = ""
+    unwrap: Callable[[Exchange, bytes], Exchange] | None = None
+
+    def receive(self) -> Awaitable[bytes]:
+        path = self.request.scope["path"]
+        self.method = METHODS.get(path)
+        if self.method is None:
+            raise _no_method(path)
+        self.version = requested_version(self.request.headers.get(VERSION_HEADER_RECEIVED), None)
+        return self.request.body(self.endpoint.body_limit)
+
+    def parse(self, body: bytes) -> bytes:
+        agents, method = self.agents, self.method
+        assert method is not None
+        try:
+            values = method.codec.decode(method.request, body, levels=agents.max_levels, values=agents.max_values)
+        except MalformedMessage as error:
+            raise InvalidRequest(f"the message cannot be read: {error}") from None
+        if method.operation is Operation.LIST and values.get("pageSize") == 0:
+            del values["pageSize"]  # a2a-go sends it always, and means what 0 is to protobuf: none
+        self.endpoint, self.card = agents.choose_agent(values)
+        return msgspec.json.encode(values)
+
+    def read(self, params: bytes | None) -> ParsedRequest:
+        assert self.method is not None
+        operation, row = self.method.operation, self.method.row
+        user_agent = self.request.headers.get("user-agent", "")
+        match = self.endpoint.dialects.match_row(operation, row, self.version, user_agent, params)
+        parsed = ParsedRequest(match, match.dialect.read_request(operation, params or b"{}"))
+        if operation is Operation.EXTENDED_CARD and not row.tenants and self.card is not None:
+            # 0.3 has one method for both cards.
+            parsed.card = self.card(self.request)
+        return parsed
+
+    def write_result(self, match: MethodMatch, dialect: Dialect, result: Result) -> bytes:
+        assert self.method is not None
+        return encode_result(self.method, dialect, result)
+
+    async def respond(self, send: Send, body: bytes, headers: Sequence[Header]) -> None:
+        await send(_start(headers))
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+        await _end(send, OK)
+
+    def stream(
+        self, send: Send, batches: AsyncIterator[Batch], dialect: Dialect, headers: Sequence[Header], ids: Sequence[str]
+    ) -> Awaitable[None]:
+        assert self.method is not None
+        return MessageWriter(self.method, dialect, headers).write(batches, self.request, send)
+
+    def describe_refused(self) -> tuple[str, Operation | None, str]:
+        path = self.request.scope["path"]
+        method = METHODS.get(path)
+        return self.agents.only_name, None if method is None else method.operation, _row_of(path).version
+
+    async def send_error(self, send: Send, error: A2AError) -> None:
+        # What is added to the headers, such as challenges, is sent with the trailers.
+        await send({**_start([]), "trailers_only": True})
+        await _end(send, [*status_trailers(error, _row_of(self.request.scope["path"]).version), *error_headers(error)])
 
 
 class MessageWriter:
@@ -165,12 +175,13 @@ class MessageWriter:
         self._cache_keys = ((method.codec, dialect, False), (method.codec, dialect, True))
         self._headers = headers
 
-    async def write(self, batches: AsyncIterator[Batch], request: Request, send: Send, after: int) -> None:
-        """Send the stream until it ends; `after` is the id of the last event that the caller has.
+    async def write(self, batches: AsyncIterator[Batch], request: Request, send: Send) -> None:
+        """Send the stream until it ends.
 
         Raises:
             A2AError: the stream cannot go on.
         """
+        after = last_event_id(request.headers) or 0  # the id of the last event that the caller has
         async with aclosing(batches):  # pyright: ignore[reportArgumentType] - every stream is a generator
             next_id, ended = None, False
             async for records, ended in batches:
@@ -215,12 +226,6 @@ def encode_result(method: GrpcMethod, dialect: Dialect, result: Result) -> bytes
     if method.operation is Operation.EXTENDED_CARD and not method.row.tenants:
         values = card_of_proto(values)
     return method.codec.encode(method.response, values)
-
-
-async def _respond(send: Send, message: bytes, headers: Sequence[Header]) -> None:
-    await send(_start(headers))
-    await send({"type": "http.response.body", "body": message, "more_body": False})
-    await _end(send, OK)
 
 
 def _start(headers: Sequence[Header]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dragoman.dialects.errors import error_details, grpc_text, status_of
-from dragoman.engine.accept.quota import SERVER_MEMORY
+from dragoman.engine.quota import SERVER_MEMORY
 from dragoman.model.error import Overloaded
 from dragoman.net.grpc.status import CODES
 from dragoman.transports.grpc.codec import codec_of

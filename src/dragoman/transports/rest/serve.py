@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
@@ -9,34 +10,22 @@ import msgspec
 from dragoman.dialects.errors import http_error
 from dragoman.dialects.negotiate import requested_version
 from dragoman.dialects.table import REST, ROWS, VERSION_HEADER, VERSION_HEADER_RECEIVED, rest_row
-from dragoman.engine.journal.follow import Stream
 from dragoman.model.error import A2AError, InvalidParams, MethodNotFound, ParseError
 from dragoman.model.operation import Operation
-from dragoman.telemetry.metrics.catalog import METRICS
-from dragoman.telemetry.spans import TRACING
-from dragoman.transports.http import (
-    A2A_JSON,
-    JSON,
-    REQUEST,
-    Disconnected,
-    error_headers,
-    limit_status,
-    respond,
-    unexpected_error,
-)
-from dragoman.transports.jsonrpc.serve import is_enveloped_message
-from dragoman.transports.limits import LARGE_BODY
-from dragoman.transports.observed import count_refused
-from dragoman.transports.sse import SseWriter, last_event_id
+from dragoman.transports.endpoint import BindingApp, ParsedRequest
+from dragoman.transports.http import A2A_JSON, JSON, error_headers, limit_status, respond
+from dragoman.transports.jsonrpc.serve import JsonRpcExchange, is_enveloped_message
+from dragoman.transports.sse import SseWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from dragoman.dialects.dialect import Dialect
+    from dragoman.dialects.dialect import Dialect, Result
+    from dragoman.dialects.negotiate import MethodMatch
     from dragoman.dialects.table import Row
-    from dragoman.transports.endpoint import Endpoint
-    from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
-    from dragoman.transports.jsonrpc.serve import JsonRpc
+    from dragoman.engine.journal.follow import Batch
+    from dragoman.transports.endpoint import Endpoint, Exchange
+    from dragoman.transports.http import Header, Request, Send
 
 # Reserved: first segments of other paths, which therefore cannot be tenants.
 NOT_TENANTS = frozenset(
@@ -116,98 +105,96 @@ def _match_path(pattern: list[str], words: Sequence[str]) -> dict[str, str] | No
     return params
 
 
-class Rest:
-    """The ASGI app of one agent over HTTP+JSON. `rpc` answers the JSON-RPC requests that arrive at its paths."""
+def rest_app(endpoint: Endpoint) -> BindingApp:
+    """Return the ASGI app of one agent."""
+    return BindingApp(partial(RestExchange, endpoint))
 
-    def __init__(self, endpoint: Endpoint, rpc: JsonRpc) -> None:
-        self._endpoint = endpoint
-        self._rpc = rpc
 
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Serve one admitted request; every error becomes a google.rpc.Status."""
-        request: Request = scope[REQUEST]
+class RestExchange(msgspec.Struct):
+    """An `Exchange` of HTTP+JSON. The path says to which version it belongs."""
+
+    endpoint: Endpoint
+    request: Request
+    version: str | None = None
+    route: OperationRoute | None = None
+    params_field: str = ""
+    unwrap: Callable[[Exchange, bytes], Exchange] | None = None
+
+    @property
+    def row(self) -> Row:
+        return rest_row(self.request.segments)
+
+    def receive(self) -> Awaitable[bytes] | None:
+        request = self.request
+        self.version = requested_version(
+            request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER)
+        )
+        self.route = route = find_route(request.method, request.segments, self.row)
+        if request.method in _BODILESS:
+            return None
+        # Nowhere else: an envelope has no place for what a path says, and rules for paths must hold.
+        if route.operation in _SENDS and not route.tenant:
+            self.unwrap = _unwrap
+        return request.json_body(self.endpoint.body_limit)
+
+    def parse(self, body: bytes) -> bytes:
+        return body
+
+    def read(self, params: bytes | None) -> ParsedRequest:
+        assert self.route is not None
+        operation, path_params, tenant = self.route
+        headers = self.request.headers
+        match = self.endpoint.dialects.match_row(
+            operation, self.row, self.version, headers.get("user-agent", ""), params
+        )
+        if params is None:
+            query = {name: value for name, value in self.request.query.items() if name != VERSION_HEADER}
+            parsed = match.dialect.read_values(operation, {**query, **path_params})
+        elif operation in _SENDS:
+            parsed = match.dialect.read_request(operation, params)
+        else:
+            parsed = match.dialect.read_values(operation, {**_parse_object(params), **path_params})
+        return ParsedRequest(match, parsed, tenant)
+
+    def write_result(self, match: MethodMatch, dialect: Dialect, result: Result) -> bytes:
+        return dialect.write_result(match.operation, result)
+
+    def respond(self, send: Send, body: bytes, headers: Sequence[Header]) -> Awaitable[None]:
+        request = self.request
+        if request.user is not None and request.method == "GET":
+            # Credentials in a cookie do not keep a cache from serving the response to others.
+            headers = (*headers, (b"cache-control", b"private, no-store"))
+        return respond(send, 200, body, _media_type(request), headers)
+
+    def stream(
+        self, send: Send, batches: AsyncIterator[Batch], dialect: Dialect, headers: Sequence[Header], ids: Sequence[str]
+    ) -> Awaitable[None]:
+        def encode_error(error: A2AError) -> bytes:
+            return msgspec.json.encode(http_error(error, dialect.version)[1])
+
+        return SseWriter(dialect, encode_error, headers, artifacts=ids).write(batches, self.request, send)
+
+    def describe_refused(self) -> tuple[str, Operation | None, str]:
+        request, row = self.request, self.row
         try:
-            await self._serve(request, send)
-        except A2AError as error:
-            self._endpoint.log_denial(request, error)
-            await self.send_error(request, send, error)
-        except (Disconnected, OSError):
-            return
-        except Exception as error:  # noqa: BLE001 - it is logged there
-            await self.send_error(request, send, unexpected_error(error))
+            operation = find_route(request.method, request.segments, row).operation
+        except MethodNotFound:
+            operation = None
+        return self.endpoint.agent, operation, row.version
 
-    async def send_error(self, request: Request, send: Send, error: A2AError, *, challenged: bool = False) -> None:
-        """Send an error in the format of the version the path belongs to."""
-        row = rest_row(request.segments)
-        if METRICS.on or TRACING.on:
-            count_refused(request, error, self._endpoint.agent, _operation_of(request, row), row.version)
-        status, body = http_error(error, row.version)
-        headers: list[Header] = error_headers(error)
+    async def send_error(self, send: Send, error: A2AError) -> None:
+        status, body = http_error(error, self.row.version)
+        headers = error_headers(error)
         if (limited := limit_status(error)) is not None:
             status = body["error"]["code"] = limited
         if isinstance(error, MethodNotAllowed):
             status = body["error"]["code"] = 405
             headers.append((b"allow", error.allow.encode()))
-        await respond(send, status, msgspec.json.encode(body), _media_type(request), headers)
-
-    async def _serve(self, request: Request, send: Send) -> None:
-        endpoint, row = self._endpoint, rest_row(request.segments)
-        version = requested_version(request.headers.get(VERSION_HEADER_RECEIVED), request.query.get(VERSION_HEADER))
-        route = find_route(request.method, request.segments, row)
-        body = None
-        if request.method not in _BODILESS:
-            body = await request.json_body(endpoint.body_limit)
-            # Nowhere else: an envelope has no place for what a path says, and rules for paths must hold.
-            if route.operation in _SENDS and not route.tenant and is_enveloped_message(body):
-                await self._rpc.answer(request, send, body)
-                return
-            await self._check_body(request, body)
-        dialect = endpoint.dialects.for_row(row, version, request.headers.get("user-agent", ""), body)
-        params = _read_params(request, dialect, route, body)
-        del body
-        call = endpoint.build_context(request, dialect, route.tenant or params.tenant or "")
-        outcome = await endpoint.perform(route.operation, call, params, last_event_id(request.headers), request)
-        dialect = endpoint.dialects.row_response_dialect(dialect, outcome.origin)
-        headers = endpoint.headers(call, dialect, outcome)
-        if not isinstance(outcome.result, Stream):
-            if request.user is not None and request.method == "GET":
-                # Credentials in a cookie do not keep a cache from serving the response to others.
-                headers.append((b"cache-control", b"private, no-store"))
-            body = dialect.write_result(route.operation, outcome.result)
-            del outcome
-            with request.covering(len(body), anyway=not route.operation.reads):
-                await respond(send, 200, body, _media_type(request), headers)
-            return
-
-        def encode_error(problem: A2AError) -> bytes:
-            return msgspec.json.encode(http_error(problem, dialect.version)[1])
-
-        await SseWriter(dialect, encode_error, headers).write(outcome.result.batches, request, send)
-
-    async def _check_body(self, request: Request, body: bytes) -> None:
-        """Check the limits of a body. Raises InvalidParams or Overloaded."""
-        is_large = len(body) > LARGE_BODY
-        if is_large:
-            await request.wait_for_turn()
-        request.charge(body, self._endpoint.limits.check(body))
-        if is_large:
-            await request.wait_for_turn()
+        await respond(send, status, msgspec.json.encode(body), _media_type(self.request), headers)
 
 
-def _operation_of(request: Request, row: Row) -> Operation | None:
-    try:
-        return find_route(request.method, request.segments, row).operation
-    except MethodNotFound:
-        return None
-
-
-def _read_params(request: Request, dialect: Dialect, route: OperationRoute, body: bytes | None) -> Any:
-    if body is None:
-        query = {name: value for name, value in request.query.items() if name != VERSION_HEADER}
-        return dialect.read_values(route.operation, {**query, **route.params})
-    if route.operation in _SENDS:
-        return dialect.read_request(route.operation, body)
-    return dialect.read_values(route.operation, {**_parse_object(body), **route.params})
+def _unwrap(exchange: Exchange, body: bytes) -> Exchange:
+    return JsonRpcExchange(exchange.endpoint, None, exchange.request) if is_enveloped_message(body) else exchange
 
 
 def _parse_object(body: bytes) -> dict[str, Any]:

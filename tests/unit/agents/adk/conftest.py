@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 # Before ADK is imported: it traces from then on.
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")
-
-
-def _share(file: str) -> None:
-    # By path: in importlib mode no folder of tests is on sys.path. The name is what tests import.
-    name = f"adk_{file}"
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{file}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-
-
-_share("scripted")
-_share("remote_talk")
 
 
 @pytest.fixture

@@ -33,14 +33,14 @@ class Talk:
             self._session_id = (await sessions.create_session(app_name=APP, user_id=USER)).id
         return await sessions.get_session(app_name=APP, user_id=USER, session_id=self._session_id)
 
-    async def say(self, *said: str | types.Part, **options: Any) -> list[Event]:
-        async with aclosing(self.turn(*said, **options)) as events:
+    async def say(self, *contents: str | types.Part, **options: Any) -> list[Event]:
+        async with aclosing(self.turn(*contents, **options)) as events:
             return [event async for event in events]
 
-    async def turn(self, *said: str | types.Part, **options: Any) -> AsyncGenerator[Event, None]:
+    async def turn(self, *contents: str | types.Part, **options: Any) -> AsyncGenerator[Event, None]:
         """One turn; with `config`, another run config than the mode's, or none."""
         await self.session()
-        parts = [types.Part(text=each) if isinstance(each, str) else each for each in said]
+        parts = [types.Part(text=each) if isinstance(each, str) else each for each in contents]
         mode = StreamingMode.SSE if self.streaming else StreamingMode.NONE
         events = self.runner.run_async(
             user_id=USER,
@@ -111,14 +111,14 @@ class Recorded:
         self.headers: list[dict[str, str]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        async def heard() -> Any:
+        async def record() -> Any:
             message = await receive()
             if message["type"] == "http.request" and message.get("body"):
                 self.requests.append(json.loads(message["body"]))
                 self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
             return message
 
-        await self._app(scope, heard if scope["type"] == "http" else receive, send)
+        await self._app(scope, record if scope["type"] == "http" else receive, send)
 
     @property
     def methods(self) -> list[str]:

@@ -27,10 +27,10 @@ class Scripted(BaseLlm):
 
     model: str = "scripted"
     turns: list[Any]
-    heard: list[Any] = Field(default_factory=list[Any])
+    requests: list[Any] = Field(default_factory=list[Any])
 
     async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
-        self.heard.append(llm_request)
+        self.requests.append(llm_request)
         for step in self.turns.pop(0):
             if isinstance(step, asyncio.Event):
                 await step.wait()

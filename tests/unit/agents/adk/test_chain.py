@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from adk_scripted import call, llm, parts, says, streamed
 from google.adk.agents import SequentialAgent
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.genai import types
+from unit.agents.adk.scripted import call, llm, parts, says, streamed
 
 from dragoman import Agent, Client, Context, Part
 from dragoman.adk import RemoteAgent
@@ -109,17 +109,17 @@ async def test_a_question_is_asked_in_its_own_words_and_is_no_part_of_the_answer
 
 @pytest.mark.parametrize("data", [{"age": 5}, {"age": 5, "name": "Bob"}, [1], {"result": "Bob"}])
 async def test_data_answers_a_question_as_it_is(data: Any) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
         if ctx.resume is None:
             yield Ask("Who?")
             return
-        heard.append(ctx.data if ctx.data is not None else {"result": ctx.text})
+        received.append(ctx.data if ctx.data is not None else {"result": ctx.text})
 
     async with Client(chain(run)) as client:
         task = await client.send(data=data, task=await client.send("hi"))
-    assert (task.state, heard) == (State.COMPLETED, [data])
+    assert (task.state, received) == (State.COMPLETED, [data])
 
 
 def approve(amount: int) -> None:
@@ -149,23 +149,23 @@ async def test_a_tool_far_away_that_waits_is_asked_about_once(tool: Any, questio
 
 
 async def test_a_question_of_googles_own_client_is_asked_in_its_words() -> None:
-    from adk_scripted import Says, event, served
+    from unit.agents.adk.scripted import Says, event, served
 
     name = "mock_function_call_for_required_user_input"
     asked = types.FunctionCall(id="c1", name=name, args={"input_required": "Your name?"})
-    said = [types.Part(text="First:"), types.Part(text="Your name?"), types.Part(function_call=asked)]
-    told = event(long_running_tool_ids={"c1"})
-    told.content = types.Content(role="model", parts=said)
-    async with Client(served(Says(name="own", events=[told]))) as client:
+    content_parts = [types.Part(text="First:"), types.Part(text="Your name?"), types.Part(function_call=asked)]
+    asking = event(long_running_tool_ids={"c1"})
+    asking.content = types.Content(role="model", parts=content_parts)
+    async with Client(served(Says(name="own", events=[asking]))) as client:
         task = await client.send("hi")
     assert (task.status.message.text, task.artifacts[0].text) == ("Your name?", "First:")
 
 
 async def test_what_is_said_after_a_question_was_canceled_does_not_answer_it() -> None:
-    heard: list[tuple[str, bool]] = []
+    received: list[tuple[str, bool]] = []
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
-        heard.append((ctx.text, ctx.resume is None))
+        received.append((ctx.text, ctx.resume is None))
         if ctx.text == "hi":
             yield Ask("Your name?")
         else:
@@ -176,4 +176,4 @@ async def test_what_is_said_after_a_question_was_canceled_does_not_answer_it() -
         task = await client.send("hi")
         await client.cancel_task(task)
         task = await client.send("new words", context=task)
-    assert (task.text, heard) == ("fine", [("hi", True), ("new words", True)])
+    assert (task.text, received) == ("fine", [("hi", True), ("new words", True)])

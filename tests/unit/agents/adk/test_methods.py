@@ -10,16 +10,16 @@ from typing import Any
 
 import httpx2
 import pytest
-from adk_scripted import call, llm, parts, says
-from adk_scripted import served as as_agent
+from unit.agents.adk.scripted import call, llm, parts, says
+from unit.agents.adk.scripted import served as as_agent
 
 from dragoman.model.user import User
 from dragoman.testing import served
 
 
 def message(text: str, **more: Any) -> dict[str, Any]:
-    said = {"role": "user", "kind": "message", "messageId": text, "parts": [{"kind": "text", "text": text}], **more}
-    return {"message": said}
+    fields = {"role": "user", "kind": "message", "messageId": text, "parts": [{"kind": "text", "text": text}], **more}
+    return {"message": fields}
 
 
 class Caller:
@@ -83,8 +83,8 @@ def test_all_ten_methods_work_with_an_adk_agent() -> None:
 
         events = list(client.stream("message/stream", **message("two")))
         assert events[-1]["status"]["state"] == "completed"
-        told = [part["text"] for event in events for part in event.get("artifact", {}).get("parts", ())]
-        assert "".join(told) == "Once more."
+        texts = [part["text"] for event in events for part in event.get("artifact", {}).get("parts", ())]
+        assert "".join(texts) == "Once more."
 
         running = client.rpc("message/send", **message("three"), configuration={"blocking": False})
         assert began.wait(10)

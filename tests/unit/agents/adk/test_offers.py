@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from adk_scripted import llm, served
 from google.adk.agents import BaseAgent, SequentialAgent
 from google.adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
 from google.adk.planners.plan_re_act_planner import PlanReActPlanner
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.function_tool import FunctionTool
+from unit.agents.adk.scripted import llm, served
 
 from dragoman import Agent, Client
 from dragoman.agents.adk.offers import offers_of

@@ -101,8 +101,8 @@ ROWS: dict[str, tuple[types.Part, Part]] = {
         Part(data={"id": "t", "response": {"r": 1}}, metadata={"adk_type": "tool_response"}),
     ),
     "anything else": (
-        types.Part(audio_transcription=types.Transcription(text="said")),
-        Part(data={"audioTranscription": {"text": "said"}}, metadata={"adk_type": "part"}),
+        types.Part(audio_transcription=types.Transcription(text="words")),
+        Part(data={"audioTranscription": {"text": "words"}}, metadata={"adk_type": "part"}),
     ),
     "metadata of others": (
         types.Part(text="hi", part_metadata={"mine": 1}),
@@ -222,8 +222,8 @@ def typed(kind: str, field: str) -> st.SearchStrategy[Part]:
 
 
 any_part = st.one_of(
-    st.builds(lambda said, more: Part(text=said, metadata=more), st.text(min_size=1, max_size=20), metadata),
-    st.builds(lambda said: Part(text=said, metadata={"adk_thought": True}), st.text(min_size=1)),
+    st.builds(lambda words, more: Part(text=words, metadata=more), st.text(min_size=1, max_size=20), metadata),
+    st.builds(lambda words: Part(text=words, metadata={"adk_thought": True}), st.text(min_size=1)),
     st.builds(
         lambda raw, kind, name, more: Part(raw=raw, media_type=kind, filename=name, metadata=more),
         st.binary(max_size=20),

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from adk_scripted import Says, event, llm, parts, says, served, streamed
 from google.adk.agents import ParallelAgent, SequentialAgent
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
+from unit.agents.adk.scripted import Says, event, llm, parts, says, served, streamed
 
 from dragoman import Client
 from dragoman.model.state import State
@@ -43,11 +43,11 @@ async def test_who_speaks_after_an_error_is_heard_at_once() -> None:
         assert (stream.task.state, stream.task.text) == (State.FAILED, "half\n\nb1 b2")
 
 
-@pytest.mark.parametrize("said", [[types.Part(text="")], []])
-async def test_a_text_that_a_callback_takes_away_is_gone(said: list[types.Part]) -> None:
+@pytest.mark.parametrize("content_parts", [[types.Part(text="")], []])
+async def test_a_text_that_a_callback_takes_away_is_gone(content_parts: list[types.Part]) -> None:
     def blank(callback_context: Any, llm_response: LlmResponse) -> LlmResponse | None:
         del callback_context
-        return None if llm_response.partial else LlmResponse(content=types.Content(role="model", parts=said))
+        return None if llm_response.partial else LlmResponse(content=types.Content(role="model", parts=content_parts))
 
     agent = llm(says("secret ", "word"), after_model_callback=blank)
     _, task = await streamed(served(SequentialAgent(name="both", sub_agents=[agent, llm(says("fine"), name="b")])))

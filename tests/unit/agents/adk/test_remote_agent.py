@@ -8,12 +8,12 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-import adk_remote_talk as talks
 import pytest
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.genai import types
 from pydantic import ValidationError
+from unit.agents.adk import remote_talk as talks
 
 import dragoman.adk
 import dragoman.compat.executor as a2a
@@ -35,11 +35,11 @@ class Hearing(Agent):
 
     def __init__(self, name: str = "parrot") -> None:
         super().__init__(name, description="Repeats what it hears", run=self._hear)
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.contexts: list[str] = []
 
     async def _hear(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        self.heard.append(ctx.text)
+        self.received.append(ctx.text)
         self.contexts.append(ctx.context_id)
         yield f"heard {ctx.text}"
 
@@ -75,10 +75,10 @@ async def test_in_a_sequence_it_hears_what_the_agent_before_it_said(remote: Make
     parrot = Hearing()
     steps = [Says(name="near", text="It rains."), remote(parrot), Says(name="end", text="Bye.")]
     events = await Talk(SequentialAgent(name="team", sub_agents=steps), streaming=streaming).say("What now?")
-    assert parrot.heard == ["What now?\n\nFor context: [near] said: It rains."]
+    assert parrot.received == ["What now?\n\nFor context: [near] said: It rains."]
     assert [(event.author, text_of(event)) for event in events if not event.partial] == [
         ("near", "It rains."),
-        ("far", f"heard {parrot.heard[0]}"),
+        ("far", f"heard {parrot.received[0]}"),
         ("end", "Bye."),
     ]
 
@@ -101,7 +101,7 @@ async def test_after_agents_side_by_side_it_hears_all_of_them(remote: Make) -> N
     parrot = Hearing()
     fan = ParallelAgent(name="fan", sub_agents=[Says(name="left", text="Gold."), Says(name="right", text="Silver.")])
     await Talk(SequentialAgent(name="team", sub_agents=[fan, remote(parrot)])).say("Look!")
-    first, *others = parrot.heard[0].split("\n\n")
+    first, *others = parrot.received[0].split("\n\n")
     assert first == "Look!"
     assert sorted(others) == ["For context: [left] said: Gold.", "For context: [right] said: Silver."]
 
@@ -115,7 +115,7 @@ async def test_a_turn_that_was_rewound_is_not_told(remote: Make) -> None:
         user_id=session.user_id, session_id=session.id, rewind_before_invocation_id=event.invocation_id
     )
     await talk.say("hello")
-    assert parrot.heard[1:] == ["hello\n\nFor context: [near] said: Hm."]
+    assert parrot.received[1:] == ["hello\n\nFor context: [near] said: Hm."]
     # What it was told before is not part of this conversation.
     assert len(set(parrot.contexts)) == 2
 
@@ -124,12 +124,12 @@ async def test_in_a_loop_it_hears_each_round_what_is_new_and_the_request_when_no
     critic = Hearing()
     writer = Says(name="writer", text="A draft.")
     await Talk(LoopAgent(name="loop", sub_agents=[writer, remote(critic)], max_iterations=2)).say("Write!")
-    said = "For context: [writer] said: A draft."
-    assert critic.heard == [f"Write!\n\n{said}", said]
+    remark = "For context: [writer] said: A draft."
+    assert critic.received == [f"Write!\n\n{remark}", remark]
     assert len(set(critic.contexts)) == 1
     alone = Hearing()
     await Talk(LoopAgent(name="loop", sub_agents=[remote(alone, "alone")], max_iterations=2)).say("Go on")
-    assert alone.heard == ["Go on", "Go on"]
+    assert alone.received == ["Go on", "Go on"]
 
 
 async def test_a_model_hands_over_to_it_by_its_description(remote: Make) -> None:
@@ -139,7 +139,7 @@ async def test_a_model_hands_over_to_it_by_its_description(remote: Make) -> None
     events = await talk.say("Tell it")
     assert "Repeats what it hears" in model.asked[0].config.system_instruction
     # How the local agents hand over to each other is no business of the remote one.
-    assert parrot.heard == ["Tell it"]
+    assert parrot.received == ["Tell it"]
     assert text_of(events[-1]) == "heard Tell it"
 
 
@@ -152,7 +152,7 @@ async def test_turns_of_a_session_are_one_conversation_and_other_sessions_are_ot
     await other.say("three")
     first, second, third = parrot.contexts
     assert first == second != third
-    assert parrot.heard == ["one", "two", "three"]
+    assert parrot.received == ["one", "two", "three"]
 
 
 # -- how it is configured --------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ async def test_callbacks_run_before_and_after_it(remote: Make) -> None:
         order.append("before")
 
     def after(callback_context: Any) -> types.Content:
-        order.append(f"after {len(parrot.heard)}")
+        order.append(f"after {len(parrot.received)}")
         return types.Content(role="model", parts=[types.Part(text="and more")])
 
     agent = remote(parrot, before_agent_callback=before, after_agent_callback=after)
@@ -236,7 +236,7 @@ async def test_a_callback_that_answers_itself_keeps_the_remote_agent_out_of_it(r
         return types.Content(role="model", parts=[types.Part(text="not now")])
 
     assert texts_of(await Talk(remote(parrot, before_agent_callback=before)).say("hi")) == ["not now"]
-    assert parrot.heard == []
+    assert parrot.received == []
 
 
 @pytest.mark.requirement("S2-106")
@@ -315,7 +315,7 @@ async def test_a_copy_under_another_name_calls_the_same_agent(remote: Make) -> N
     parrot = Hearing()
     copy = remote(parrot).clone(update={"name": "other"})
     assert [event.author for event in await Talk(copy).say("hi")] == ["other"]
-    assert parrot.heard == ["hi"]
+    assert parrot.received == ["hi"]
 
 
 def test_without_google_adk_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

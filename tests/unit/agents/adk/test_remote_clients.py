@@ -8,9 +8,9 @@ import pickle
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-import adk_remote_talk as talks
 import pytest
 from google.adk.agents import LlmAgent
+from unit.agents.adk import remote_talk as talks
 
 from dragoman import Agent, Context
 from dragoman.adk import RemoteAgent
@@ -60,17 +60,17 @@ async def test_a_copy_of_an_agent_that_is_in_use_calls_it_too(copied: Callable[[
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, deeply])
 async def test_a_deep_copy_calls_the_same_agent_of_this_process(copied: Callable[[Any], Any]) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
-        heard.append(ctx.text)
+        received.append(ctx.text)
         yield "ok"
 
     agent = RemoteAgent(name="far", url=Agent("parrot", run=run))
     await Talk(agent).say("one")
     other = copied(agent)
     await Talk(other).say("two")
-    assert heard == ["one", "two"]
+    assert received == ["one", "two"]
     await agent.close()
     await other.close()
 
@@ -93,7 +93,7 @@ async def test_a_team_with_a_remote_agent_in_use_can_be_copied_deeply() -> None:
 # -- event loops -------------------------------------------------------------------------------------------------------
 
 
-def said(talk: Any, session: Any, text: str) -> list[Any]:
+def turn(talk: Any, session: Any, text: str) -> list[Any]:
     """A turn of the synchronous runner, which has an event loop of its own."""
     content = types.Content(role="user", parts=[types.Part(text=text)])
     return list(talk.runner.run(user_id=session.user_id, session_id=session.id, new_message=content))
@@ -117,11 +117,11 @@ def test_a_question_of_a_served_agent_is_answered_from_another_event_loop() -> N
 def test_a_question_that_went_with_its_event_loop_is_told_once_as_an_error() -> None:
     talk = Talk(RemoteAgent(name="far", url=Agent("asker", run=asks)))
     session = asyncio.run(talk.session())
-    assert texts_of(said(talk, session, "hi")) == ["Who?"]
-    (event,) = said(talk, session, "Ann")
+    assert texts_of(turn(talk, session, "hi")) == ["Who?"]
+    (event,) = turn(talk, session, "Ann")
     assert "on another event loop" in event.error_message and "run_async" in event.error_message
     # And then it is over with.
-    assert texts_of(said(talk, session, "hi again")) == ["Who?"]
+    assert texts_of(turn(talk, session, "hi again")) == ["Who?"]
 
 
 def test_a_tool_tells_the_same() -> None:
@@ -131,7 +131,7 @@ def test_a_tool_tells_the_same() -> None:
     session = asyncio.run(talk.session())
 
     def results() -> list[Any]:
-        events = said(talk, session, "go")
+        events = turn(talk, session, "go")
         return [response.response for event in events for response in event.get_function_responses()]
 
     assert results()[0]["question"] == "Who?"

@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
-import adk_remote_talk as talks
 import pytest
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.events import Event
 from google.adk.workflow import Workflow
 from google.genai import types
+from unit.agents.adk import remote_talk as talks
 
 from dragoman import Agent, Context
 from dragoman.adk import RemoteAgent
@@ -33,10 +33,10 @@ class Hearing(Agent):
 
     def __init__(self) -> None:
         super().__init__("parrot", run=self._hear)
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     async def _hear(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        self.heard.append(ctx.text)
+        self.received.append(ctx.text)
         yield f"heard {ctx.text}"
 
 
@@ -188,7 +188,7 @@ async def test_nothing_to_say_is_an_error(remote: Make) -> None:
     (event,) = await talk.say(types.Part(function_response=gone))
     assert event.error_message == "no user content in invocation context"
     assert isinstance(event, Event) and event.author == "far"
-    assert parrot.heard == []
+    assert parrot.received == []
 
 
 # -- what is lost ------------------------------------------------------------------------------------------------------
@@ -284,13 +284,13 @@ async def test_an_answer_that_may_not_have_arrived_leaves_its_question_open(remo
     lossy = False
 
     async def sometimes(scope: Any, receive: Any, send: Any) -> None:
-        async def heard() -> Any:
+        async def received() -> Any:
             message = await receive()
             if lossy and b"SendMessage" in message.get("body", b""):
                 raise ConnectionResetError
             return message
 
-        await app(scope, heard if scope["type"] == "http" else receive, send)
+        await app(scope, received if scope["type"] == "http" else receive, send)
 
     talk = Talk(remote(sometimes, retries=0))
     await talk.say("hi")

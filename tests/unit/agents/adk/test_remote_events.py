@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import adk_remote_talk as talks
 import pytest
 from google.adk.artifacts import InMemoryArtifactService
 from google.adk.events import Event
 from google.genai import types
+from support.stub_server import AgentStub, event, head, result
+from unit.agents.adk import remote_talk as talks
 
 from dragoman import Agent, Artifact, Context, Failed, File, Part, Rejected
 from dragoman.adk import RemoteAgent
@@ -132,10 +131,6 @@ async def test_each_artifact_is_one_event_and_only_the_last_completes_the_turn(t
     assert [event.turn_complete for event in kept] == [None, None, True]
 
 
-# By path: in importlib mode neither tests/ nor its parent is on sys.path.
-STUB = runpy.run_path(str(Path(__file__).parents[2] / "net" / "stub_server.py"))
-
-
 def says_it_while_it_works(got: Any) -> bytes:
     """As Microsoft Agent Framework answers by default: messages of a working task, then a bare end."""
 
@@ -147,18 +142,18 @@ def says_it_while_it_works(got: Any) -> bytes:
     spoken = [status("WORKING", text)["message"] for text in ("One.", "Two.")]
     task = {"id": "t", "contextId": "c", "status": status("COMPLETED"), "history": [asked, *spoken]}
     if "Stream" not in got.json["method"]:
-        return STUB["result"](got, task)
+        return result(got, task)
     ids = {"taskId": "t", "contextId": "c"}
     statuses = [status("WORKING", "One."), status("WORKING", "Two."), status("COMPLETED")]
     updates = [{"statusUpdate": {**ids, "status": each}} for each in statuses]
     begun = {"task": {"id": "t", "contextId": "c", "status": status("SUBMITTED"), "history": [asked]}}
-    events = b"".join(STUB["event"](got, each) for each in (begun, *updates))
-    return STUB["head"](200, "text/event-stream", Connection="close") + events
+    events = b"".join(event(got, each) for each in (begun, *updates))
+    return head(200, "text/event-stream", Connection="close") + events
 
 
 @BOTH
 async def test_an_answer_that_is_only_in_the_messages_of_a_working_task_is_heard(streaming: bool) -> None:
-    async with STUB["AgentStub"](says_it_while_it_works) as stub:
+    async with AgentStub(says_it_while_it_works) as stub:
         agent = RemoteAgent(name="far", url=stub.url)
         talk = Talk(agent, streaming=streaming)
         events = await talk.say("go")
@@ -330,12 +325,12 @@ async def test_what_an_artifact_costs_does_not_grow_with_those_before_it() -> No
 
     ctx: Any = SimpleNamespace(invocation_id="i", branch=None, artifact_service=None, session=None)
     telling = RemoteEvents(ctx, "far")
-    told: list[Event] = []
+    taken: list[Event] = []
     for number in range(50):
         event: Any = Looked(number)
-        told += await telling.take(event)
-    assert [from_genai(event.content.parts[0]).data for event in told] == list(range(49))
-    assert {event.custom_metadata["a2a:context_id"] for event in told} == {"c"}
+        taken += await telling.take(event)
+    assert [from_genai(event.content.parts[0]).data for event in taken] == list(range(49))
+    assert {event.custom_metadata["a2a:context_id"] for event in taken} == {"c"}
     assert looks <= 1
 
 

@@ -19,14 +19,14 @@ from dragoman.model.state import State
 CREDENTIAL = {"exchanged_auth_credential": {"oauth2": {"access_token": "s3cret"}}}
 
 
-def told(author: str, *parts: Any, **more: Any) -> Event:
+def event_of(author: str, *parts: Any, **more: Any) -> Event:
     content = types.Content(parts=[types.Part(text=part) if isinstance(part, str) else part for part in parts])
     return Event(author=author, content=content, **more)
 
 
 def own(*parts: Any, state: State = State.COMPLETED, **more: Any) -> Event:
     metadata = {"a2a:context_id": "c1", "a2a:task_id": "t1", "a2a:state": state.value}
-    return told("far", *parts, custom_metadata=metadata, **more)
+    return event_of("far", *parts, custom_metadata=metadata, **more)
 
 
 def outgoing(*events: Event, branch: str | None = None, state: Any = None, given: Any = None) -> OutgoingMessage | None:
@@ -45,23 +45,23 @@ def returned(name: str, value: Any, id: str = "1") -> types.Part:
 
 def test_the_user_is_told_in_his_own_words_with_his_files() -> None:
     picture = types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png", display_name="a.png"))
-    assert outgoing(told("user", "Look: ", "here", picture)) == OutgoingMessage(
+    assert outgoing(event_of("user", "Look: ", "here", picture)) == OutgoingMessage(
         (Part(text="Look: "), Part(text="here"), Part(raw=b"png", media_type="image/png", filename="a.png"))
     )
 
 
 def test_what_is_told_is_what_happened_since_it_last_spoke() -> None:
-    sent = outgoing(told("user", "one"), own("first"), told("user", "two"), told("near", "hm"))
+    sent = outgoing(event_of("user", "one"), own("first"), event_of("user", "two"), event_of("near", "hm"))
     assert sent == OutgoingMessage((Part(text="two\n\nFor context: [near] said: hm"),), "c1", None)
 
 
 def test_tools_of_others_are_told_and_how_they_think_and_hand_over_is_not() -> None:
     events = (
-        told("user", "Weather?"),
-        told("near", types.Part(text="I wonder", thought=True), called("weather", city="Rome")),
-        told("near", returned("weather", {"degrees": 21})),
-        told("near", called("transfer_to_agent", agent_name="far")),
-        told("near", returned("transfer_to_agent", {"result": None})),
+        event_of("user", "Weather?"),
+        event_of("near", types.Part(text="I wonder", thought=True), called("weather", city="Rome")),
+        event_of("near", returned("weather", {"degrees": 21})),
+        event_of("near", called("transfer_to_agent", agent_name="far")),
+        event_of("near", returned("transfer_to_agent", {"result": None})),
     )
     sent = outgoing(*events)
     assert sent is not None
@@ -76,11 +76,11 @@ def test_tools_of_others_are_told_and_how_they_think_and_hand_over_is_not() -> N
 
 def test_credentials_for_others_stay_here() -> None:
     events = (
-        told("user", "Go"),
-        told("near", called("adk_request_credential", auth_config=CREDENTIAL)),
-        told("user", returned("adk_request_credential", CREDENTIAL)),
-        told("other", called("mock_function_call_for_required_user_auth", "2", auth_required="Token?")),
-        told("user", returned("mock_function_call_for_required_user_auth", {"result": "s3cret"}, "2")),
+        event_of("user", "Go"),
+        event_of("near", called("adk_request_credential", auth_config=CREDENTIAL)),
+        event_of("user", returned("adk_request_credential", CREDENTIAL)),
+        event_of("other", called("mock_function_call_for_required_user_auth", "2", auth_required="Token?")),
+        event_of("user", returned("mock_function_call_for_required_user_auth", {"result": "s3cret"}, "2")),
     )
     assert outgoing(*events) == OutgoingMessage((Part(text="Go"),))
 
@@ -96,7 +96,7 @@ def test_credentials_for_others_stay_here() -> None:
     ],
 )
 def test_words_go_to_the_task_that_waits_for_them(state: State, task_id: str | None) -> None:
-    sent = outgoing(own("so", state=state), told("user", "Rome"))
+    sent = outgoing(own("so", state=state), event_of("user", "Rome"))
     assert sent == OutgoingMessage((Part(text="Rome"),), "c1", task_id)
 
 
@@ -113,7 +113,7 @@ def test_words_that_answer_the_one_call_of_an_adk_agent_are_its_response(
     name: str, words: str, response: dict[str, Any]
 ) -> None:
     asked = own("Well?", called(name, "7"), state=State.INPUT_REQUIRED, long_running_tool_ids={"7"})
-    sent = outgoing(asked, told("user", words))
+    sent = outgoing(asked, event_of("user", words))
     assert sent is not None
     data = {"id": "7", "name": name, "response": response}
     assert (sent.task_id, sent.content) == ("t1", (Part(data=data, metadata={"adk_type": "function_response"}),))
@@ -122,7 +122,7 @@ def test_words_that_answer_the_one_call_of_an_adk_agent_are_its_response(
 
 
 @pytest.mark.parametrize(
-    ("calls", "said"),
+    ("calls", "words"),
     [
         ([called("approve", "7"), called("approve", "8")], "yes"),  # to which?
         ([called("adk_request_confirmation", "7")], "perhaps"),
@@ -131,17 +131,17 @@ def test_words_that_answer_the_one_call_of_an_adk_agent_are_its_response(
         ([called("approve", "6")], "yes"),  # waits for nothing
     ],
 )
-def test_other_words_stay_words(calls: list[Any], said: str) -> None:
+def test_other_words_stay_words(calls: list[Any], words: str) -> None:
     asked = own(*calls, state=State.INPUT_REQUIRED, long_running_tool_ids={"7", "8"})
-    assert outgoing(asked, told("user", said)) == OutgoingMessage((Part(text=said),), "c1", "t1")
+    assert outgoing(asked, event_of("user", words)) == OutgoingMessage((Part(text=words),), "c1", "t1")
 
 
 def test_an_answer_to_its_own_call_goes_to_the_task_of_that_call_and_nothing_else_does() -> None:
     asked = own(called("approve", "7"), state=State.INPUT_REQUIRED, long_running_tool_ids={"7"})
     events = (
         asked,
-        told("near", "noise"),
-        told("user", returned("other", {"token": "s3cret"}, "8"), returned("approve", {"ok": True}, "7")),
+        event_of("near", "noise"),
+        event_of("user", returned("other", {"token": "s3cret"}, "8"), returned("approve", {"ok": True}, "7")),
     )
     data = {"id": "7", "name": "approve", "response": {"ok": True}}
     assert outgoing(*events) == OutgoingMessage(
@@ -162,21 +162,28 @@ def test_an_answer_to_its_own_call_goes_to_the_task_of_that_call_and_nothing_els
 def test_the_answer_to_a_call_that_was_made_up_here_is_plain(response: Any, part: Part) -> None:
     name = "mock_function_call_for_required_user_input"
     asked = own("City?", called(name, "7"), state=State.INPUT_REQUIRED, long_running_tool_ids={"7"})
-    assert outgoing(asked, told("user", returned(name, response, "7"))) == OutgoingMessage((part,), "c1", "t1", True)
+    assert outgoing(asked, event_of("user", returned(name, response, "7"))) == OutgoingMessage(
+        (part,), "c1", "t1", True
+    )
 
 
 def test_an_answer_that_was_passed_on_is_not_passed_on_again() -> None:
     asked = own(called("approve", "7"), state=State.INPUT_REQUIRED)
-    events = (asked, told("user", returned("approve", {"ok": True}, "7")), own("Approved"), told("user", "Thanks"))
+    events = (
+        asked,
+        event_of("user", returned("approve", {"ok": True}, "7")),
+        own("Approved"),
+        event_of("user", "Thanks"),
+    )
     assert outgoing(*events) == OutgoingMessage((Part(text="Thanks"),), "c1", None)
 
 
 def test_agents_that_run_side_by_side_do_not_hear_each_other() -> None:
     events = (
-        told("user", "Go"),
-        told("near", "above", branch="team"),
-        told("left", "beside", branch="team.left"),
-        told("lefty", "alike", branch="team.far2"),
+        event_of("user", "Go"),
+        event_of("near", "above", branch="team"),
+        event_of("left", "beside", branch="team.left"),
+        event_of("lefty", "alike", branch="team.far2"),
     )
     sent = outgoing(*events, branch="team.far")
     assert sent == OutgoingMessage((Part(text="Go\n\nFor context: [near] said: above"),))
@@ -184,9 +191,9 @@ def test_agents_that_run_side_by_side_do_not_hear_each_other() -> None:
 
 def test_who_comes_after_agents_that_run_side_by_side_hears_all_of_them() -> None:
     events = (
-        told("user", "Go"),
-        told("left", "gold", branch="team.left"),
-        told("right", "silver", branch="team.right"),
+        event_of("user", "Go"),
+        event_of("left", "gold", branch="team.left"),
+        event_of("right", "silver", branch="team.right"),
     )
     sent = outgoing(*events)
     assert sent == OutgoingMessage(
@@ -198,24 +205,24 @@ def test_who_comes_after_agents_that_run_side_by_side_hears_all_of_them() -> Non
 
 
 def rewound(invocation: str) -> Event:
-    return told("user", actions=EventActions(rewind_before_invocation_id=invocation))
+    return event_of("user", actions=EventActions(rewind_before_invocation_id=invocation))
 
 
 def test_what_was_rewound_is_not_told() -> None:
     events = (
-        told("user", "one", invocation_id="1"),
+        event_of("user", "one", invocation_id="1"),
         own("first", invocation_id="1"),
-        told("user", "secret", invocation_id="2"),
+        event_of("user", "secret", invocation_id="2"),
         own("Who?", invocation_id="2", state=State.INPUT_REQUIRED),
         rewound("2"),
-        told("user", "two", invocation_id="3"),
+        event_of("user", "two", invocation_id="3"),
     )
     assert outgoing(*events) == OutgoingMessage((Part(text="two"),), "c1", None)
 
 
 def test_a_rewind_of_what_was_rewound_and_of_what_is_not_there_any_more() -> None:
-    one, two = told("user", "one", invocation_id="1"), told("user", "two", invocation_id="2")
-    three = told("user", "three", invocation_id="4")
+    one, two = event_of("user", "one", invocation_id="1"), event_of("user", "two", invocation_id="2")
+    three = event_of("user", "three", invocation_id="4")
     assert live_events([one, two, rewound("2"), rewound("1"), three]) == [three]
     assert live_events([one, rewound("gone"), two]) == [one, two]
     assert live_events([]) == []
@@ -223,26 +230,28 @@ def test_a_rewind_of_what_was_rewound_and_of_what_is_not_there_any_more() -> Non
 
 def test_a_conversation_that_was_reset_in_the_state_is_begun_anew() -> None:
     place = {"dragoman:far": {"context_id": "c1"}}
-    said = own("done", actions=EventActions(state_delta=place))
-    assert outgoing(said, told("user", "hi"), state=place) == OutgoingMessage((Part(text="hi"),), "c1", None)
-    assert outgoing(said, told("user", "hi"), state={"dragoman:far": None}) == OutgoingMessage((Part(text="hi"),))
+    earlier = own("done", actions=EventActions(state_delta=place))
+    assert outgoing(earlier, event_of("user", "hi"), state=place) == OutgoingMessage((Part(text="hi"),), "c1", None)
+    assert outgoing(earlier, event_of("user", "hi"), state={"dragoman:far": None}) == OutgoingMessage(
+        (Part(text="hi"),)
+    )
     elsewhere = {"dragoman:far": {"context_id": "c1", "task_id": "t9"}}
-    assert outgoing(said, told("user", "hi"), state=elsewhere) == OutgoingMessage((Part(text="hi"),), "c1", "t9")
+    assert outgoing(earlier, event_of("user", "hi"), state=elsewhere) == OutgoingMessage((Part(text="hi"),), "c1", "t9")
 
 
 def test_where_the_events_are_not_there_the_state_knows_the_conversation() -> None:
     state = {"dragoman:far": {"context_id": "c2", "task_id": "t2"}}
-    assert outgoing(told("user", "hi"), state=state) == OutgoingMessage((Part(text="hi"),), "c2", "t2")
-    assert outgoing(told("user", "hi"), state={"dragoman:far": "broken"}) == OutgoingMessage((Part(text="hi"),))
+    assert outgoing(event_of("user", "hi"), state=state) == OutgoingMessage((Part(text="hi"),), "c2", "t2")
+    assert outgoing(event_of("user", "hi"), state={"dragoman:far": "broken"}) == OutgoingMessage((Part(text="hi"),))
 
 
 def test_where_nothing_is_new_the_request_is_told_again_and_where_there_is_none_nothing() -> None:
     given = types.Content(role="user", parts=[types.Part(text="Go")])
-    assert outgoing(told("user", "Go"), own("done"), given=given) == OutgoingMessage((Part(text="Go"),), "c1", None)
-    assert outgoing(told("user", "Go"), own("Who?", state=State.INPUT_REQUIRED), given=given) is None
+    assert outgoing(event_of("user", "Go"), own("done"), given=given) == OutgoingMessage((Part(text="Go"),), "c1", None)
+    assert outgoing(event_of("user", "Go"), own("Who?", state=State.INPUT_REQUIRED), given=given) is None
     assert outgoing() is None
-    assert outgoing(told("user", "")) is None
-    assert outgoing(told("user", "half", partial=True)) is None
+    assert outgoing(event_of("user", "")) is None
+    assert outgoing(event_of("user", "half", partial=True)) is None
 
 
 def test_the_input_of_a_node_is_the_message_and_nothing_else_is() -> None:
@@ -254,8 +263,8 @@ def test_the_input_of_a_node_is_the_message_and_nothing_else_is() -> None:
         ({"days": 3}, Part(data={"days": 3})),
         ([1, 2], Part(data=[1, 2])),
         (Trip(days=3), Part(data={"days": 3})),
-        (types.Content(role="model", parts=[types.Part(text="said")]), Part(text="said")),
+        (types.Content(role="model", parts=[types.Part(text="words")]), Part(text="words")),
     ):
         content = node_content(value)
         assert isinstance(content, NodeInput) and content.role == "user"
-        assert outgoing(told("user", "before"), own("done"), given=content) == OutgoingMessage((part,), "c1", None)
+        assert outgoing(event_of("user", "before"), own("done"), given=content) == OutgoingMessage((part,), "c1", None)

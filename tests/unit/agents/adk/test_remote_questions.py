@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-import adk_remote_talk as talks
 import pytest
+from unit.agents.adk import remote_talk as talks
 
 from dragoman import Agent, Context, Part
 from dragoman.adk import RemoteAgent
@@ -99,10 +99,10 @@ async def test_a_task_that_went_on_by_itself_tells_what_has_become_of_it(streami
 
 @BOTH
 async def test_new_words_after_a_task_was_canceled_elsewhere_are_said(streaming: bool) -> None:
-    heard: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
-        heard.append((ctx.context_id, ctx.text))
+        received.append((ctx.context_id, ctx.text))
         yield Ask("Who?") if ctx.text == "hello" else "Sunny."
 
     remote = RemoteAgent(name="far", url=Agent("asker", run=run))
@@ -116,8 +116,8 @@ async def test_new_words_after_a_task_was_canceled_elsewhere_are_said(streaming:
     await remote._clients.client().cancel_task(question.custom_metadata["a2a:task_id"])
     (event,) = [event for event in await talk.say("And the weather?") if not event.partial]
     assert (text_of(event), event.error_code) == ("Sunny.", None)
-    assert [text for _, text in heard] == ["hello", "hello", "And the weather?"]
-    assert len({context for context, _ in heard}) == 1
+    assert [text for _, text in received] == ["hello", "hello", "And the weather?"]
+    assert len({context for context, _ in received}) == 1
     await remote.close()
 
 
@@ -134,7 +134,7 @@ async def test_a_task_that_is_not_known_any_more_is_no_reason_to_fail_for_ever(s
 
 @BOTH
 async def test_the_pending_call_of_an_adk_agent_stays_what_it_is(talk_with: Any, streaming: bool) -> None:
-    heard: list[Part] = []
+    received: list[Part] = []
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
         if ctx.resume is None:
@@ -144,7 +144,7 @@ async def test_the_pending_call_of_an_adk_agent_stays_what_it_is(talk_with: Any,
             response = Part(data=waits, metadata={"adk_type": "function_response"})
             yield Ask("Approve?", details=(pending, response))
         else:
-            heard.extend(ctx.message.parts)
+            received.extend(ctx.message.parts)
             yield "Approved."
 
     talk = talk_with(run, streaming=streaming)
@@ -153,6 +153,6 @@ async def test_the_pending_call_of_an_adk_agent_stays_what_it_is(talk_with: Any,
     assert (call.id, call.name, call.args) == ("call-1", "approve", {"amount": 3})
     assert question.long_running_tool_ids == {"call-1"} and not question.get_function_responses()
     assert texts_of(await talk.say(answer(question, "yes"))) == ["Approved."]
-    (response,) = heard
+    (response,) = received
     assert (response.metadata or {})["adk_type"] == "function_response"
     assert response.data == {"id": "call-1", "name": "approve", "response": {"result": "yes"}}

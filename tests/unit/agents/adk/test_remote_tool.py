@@ -7,11 +7,11 @@ import copy
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-import adk_remote_talk as talks
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import Workflow
+from unit.agents.adk import remote_talk as talks
 
 from dragoman import Agent, Context, Failed, File
 from dragoman.adk import RemoteAgent

@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 import pytest
-from adk_scripted import Says, call, event, llm, parts, says, served, streamed, thought
 from google.adk.agents import ParallelAgent, SequentialAgent
 from google.adk.apps.app import App
 from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
@@ -18,6 +17,7 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
+from unit.agents.adk.scripted import Says, call, event, llm, parts, says, served, streamed, thought
 
 from dragoman import Agent, Client
 from dragoman.agents.adk.run import AdkRuns
@@ -34,43 +34,6 @@ def add(a: int, b: int) -> dict[str, int]:
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("S2-2", "S2-50")
-async def test_the_answer_arrives_once() -> None:
-    async with Client(served(llm(says("The sum ", "is five.")))) as client:
-        task = await client.send("2+3?")
-    assert task.state is State.COMPLETED
-    assert task.text == "The sum is five."
-    assert len(task.artifacts) == 1
-
-
-async def test_text_is_streamed_piece_by_piece_while_the_model_still_writes() -> None:
-    more = asyncio.Event()
-    agent = llm([parts("one ", piece=True), more, parts("two", piece=True), parts("one two")])
-    seen: list[str] = []
-    async with Client(served(agent)) as client:
-        async for each in client.stream("hi"):
-            if each.kind == "artifact" and not each.replaces:
-                seen.append(each.text)
-                more.set()  # only now the model goes on
-    assert [text for text in seen if text] == ["one ", "two"]
-
-
-async def test_the_streamed_text_is_told_once_and_has_an_end() -> None:
-    events, task = await streamed(served(llm(says("a", "b", "c"))))
-    updates = [each.raw for each in events if each.kind == "artifact"]
-    assert task.text == "abc"
-    assert "".join(update.artifact.text for update in updates) == "abc"
-    assert [update.last_chunk for update in updates].index(True) == len(updates) - 1
-    assert len({update.artifact.artifact_id for update in updates}) == 1
-
-
-@pytest.mark.requirement("S2-31", "S2-52")
-async def test_events_become_updates_of_the_status_and_of_one_artifact() -> None:
-    events, _ = await streamed(served(llm(says("a", "b"))))
-    told = [each.state if each.kind != "artifact" else each.raw.append for each in events]
-    assert told == [State.SUBMITTED, State.WORKING, False, True, True, State.COMPLETED]
 
 
 async def test_a_model_that_does_not_stream_is_heard_too() -> None:
@@ -148,12 +111,12 @@ async def test_tool_calls_thoughts_and_code_are_nobody_elses_business() -> None:
 async def test_tool_calls_can_be_shown_beside_the_answer_and_whole_numbers_stay_whole() -> None:
     turns = [parts(call("add", a=2, b=3))], [parts(CODE, RAN, "five")]
     _, task = await streamed(served(llm(*turns, tools=[add]), show_tools=True))
-    told = [artifact for artifact in task.artifacts if artifact.name == "tool"]
-    kinds = [artifact.parts[0].metadata["adk_type"] for artifact in told]
+    shown = [artifact for artifact in task.artifacts if artifact.name == "tool"]
+    kinds = [artifact.parts[0].metadata["adk_type"] for artifact in shown]
     assert kinds == ["function_call", "function_response", "executable_code", "code_execution_result"]
-    assert told[0].parts[0].data["args"] == {"a": 2, "b": 3}
-    assert type(told[0].parts[0].data["args"]["a"]) is int
-    assert told[0].metadata == {"adk_author": "helper"}
+    assert shown[0].parts[0].data["args"] == {"a": 2, "b": 3}
+    assert type(shown[0].parts[0].data["args"]["a"]) is int
+    assert shown[0].metadata == {"adk_author": "helper"}
     assert [artifact.text for artifact in task.artifacts if artifact.name != "tool"] == ["five"]
 
 

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from adk_scripted import llm, says, served
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.sessions.session import Session
+from unit.agents.adk.scripted import llm, says, served
 
 from dragoman import Agent, Client
 from dragoman.agents.adk.run import AdkRuns
@@ -32,21 +32,6 @@ async def session(runs: AdkRuns, caller: Caller) -> tuple[str, str]:
 
     found = await session_of(runs.runner, caller)  # type: ignore[arg-type]
     return found.user_id, found.id
-
-
-def texts(agent: Any) -> list[str]:
-    """All that the model was told last."""
-    return [part.text for content in agent.model.heard[-1].contents for part in content.parts]
-
-
-async def test_a_conversation_is_remembered_and_another_is_another() -> None:
-    agent = llm(says("one"), says("two"), says("three"))
-    async with Client(served(agent)) as client:
-        first = await client.send("I am Ann")
-        await client.send("who am I?", context=first)
-        assert texts(agent) == ["I am Ann", "one", "who am I?"]
-        await client.send("and now?")
-        assert texts(agent) == ["and now?"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dragoman.model.part import Part
 FILE = Part(raw=b"x")
 
 
-def told(speech: AdkTextStream, who: str | Speaker, step: str | Sequence[Any] | None) -> list[Any]:
+def outputs_of_step(speech: AdkTextStream, who: str | Speaker, step: str | Sequence[Any] | None) -> list[Any]:
     """The outputs of a step: a piece is a text, a whole a list, and an empty list ends a turn; None takes it back."""
     # Who is only a letter speaks beside the others.
     voice = who if isinstance(who, Speaker) else Speaker(who, f"both.{who}")
@@ -26,9 +26,9 @@ def told(speech: AdkTextStream, who: str | Speaker, step: str | Sequence[Any] | 
     return list(speech.add_message(voice, step, ends=not step))
 
 
-def said(speech: AdkTextStream, *steps: tuple[str | Speaker, str | Sequence[Any] | None]) -> list[Any]:
+def outputs_of(speech: AdkTextStream, *steps: tuple[str | Speaker, str | Sequence[Any] | None]) -> list[Any]:
     """The outputs of all steps, and of the end."""
-    outputs = [output for who, step in steps for output in told(speech, who, step)]
+    outputs = [output for who, step in steps for output in outputs_of_step(speech, who, step)]
     return [*outputs, *speech.finish()]
 
 
@@ -43,65 +43,70 @@ def shown(outputs: Sequence[Any], before: str = "") -> str:
 
 
 def test_a_whole_text_after_its_pieces_is_not_repeated() -> None:
-    assert said(AdkTextStream(), ("a", "x"), ("a", "y"), ("a", ["xy"])) == ["x", "y"]
+    assert outputs_of(AdkTextStream(), ("a", "x"), ("a", "y"), ("a", ["xy"])) == ["x", "y"]
 
 
 def test_a_whole_text_that_differs_replaces_only_its_own_pieces() -> None:
-    outputs = said(AdkTextStream(), ("a", ["one"]), ("a", "tw"), ("a", ["zwei"]))
+    outputs = outputs_of(AdkTextStream(), ("a", ["one"]), ("a", "tw"), ("a", ["zwei"]))
     assert outputs[-1] == Replace("one\n\nzwei")
 
 
 def test_after_a_replacement_the_text_goes_on() -> None:
-    assert shown(said(AdkTextStream(), ("a", "tw"), ("a", ["zwei"]), ("a", "drei"), ("a", ["drei"]))) == "zwei\n\ndrei"
+    assert (
+        shown(outputs_of(AdkTextStream(), ("a", "tw"), ("a", ["zwei"]), ("a", "drei"), ("a", ["drei"])))
+        == "zwei\n\ndrei"
+    )
 
 
 def test_what_was_said_before_a_pause_stays() -> None:
-    assert said(AdkTextStream("one"), ("a", "two"), ("a", ["two"])) == ["\n\ntwo"]
-    assert said(AdkTextStream("one"), ("a", "tw"), ("a", ["zwei"]))[-1] == Replace("one\n\nzwei")
+    assert outputs_of(AdkTextStream("one"), ("a", "two"), ("a", ["two"])) == ["\n\ntwo"]
+    assert outputs_of(AdkTextStream("one"), ("a", "tw"), ("a", ["zwei"]))[-1] == Replace("one\n\nzwei")
 
 
 def test_no_empty_line_is_added_to_one_that_is_there() -> None:
-    assert said(AdkTextStream(), ("a", ["one\n"]), ("a", ["two"])) == ["one\n", "two"]
-    assert said(AdkTextStream("one"), ("a", "\n\n"), ("a", "two"), ("a", ["\n\ntwo"])) == ["\n\n", "two"]
+    assert outputs_of(AdkTextStream(), ("a", ["one\n"]), ("a", ["two"])) == ["one\n", "two"]
+    assert outputs_of(AdkTextStream("one"), ("a", "\n\n"), ("a", "two"), ("a", ["\n\ntwo"])) == ["\n\n", "two"]
 
 
 def test_another_voice_is_told_when_the_first_has_finished() -> None:
     steps = [("a", "a1"), ("b", "b1"), ("b", ["b1b2", FILE]), ("a", "a2"), ("a", ["a1a2"])]
-    assert said(AdkTextStream(), *steps) == ["a1", "a2", "\n\nb1b2", FILE]
+    assert outputs_of(AdkTextStream(), *steps) == ["a1", "a2", "\n\nb1b2", FILE]
 
 
 def test_another_voice_is_told_at_the_end_when_the_first_never_finishes() -> None:
-    assert said(AdkTextStream(), ("a", "a1"), ("b", ["b"])) == ["a1", "\n\nb"]
+    assert outputs_of(AdkTextStream(), ("a", "a1"), ("b", ["b"])) == ["a1", "\n\nb"]
 
 
 def test_a_turn_that_ends_without_a_whole_text_keeps_its_pieces() -> None:
-    assert said(AdkTextStream(), ("a", "one"), ("a", []), ("a", "two"), ("a", ["two"])) == ["one", "\n\ntwo"]
+    assert outputs_of(AdkTextStream(), ("a", "one"), ("a", []), ("a", "two"), ("a", ["two"])) == ["one", "\n\ntwo"]
 
 
 def test_files_between_pieces_and_the_whole_end_nothing() -> None:
-    assert said(AdkTextStream(), ("a", "on"), ("a", [FILE]), ("a", "e"), ("a", ["one"])) == ["on", FILE, "e"]
+    assert outputs_of(AdkTextStream(), ("a", "on"), ("a", [FILE]), ("a", "e"), ("a", ["one"])) == ["on", FILE, "e"]
 
 
 def test_a_voice_that_waits_is_heard_in_pieces_once_the_first_has_finished() -> None:
     speech = AdkTextStream()
-    assert [told(speech, who, step) for who, step in (("a", "a1"), ("b", "b1"), ("a", ["a1"]), ("b", "b2"))] == [
+    assert [
+        outputs_of_step(speech, who, step) for who, step in (("a", "a1"), ("b", "b1"), ("a", ["a1"]), ("b", "b2"))
+    ] == [
         ["a1"],
         [],
         ["\n\nb1"],
         ["b2"],
     ]
-    assert said(speech, ("b", ["b1b2"])) == []
+    assert outputs_of(speech, ("b", ["b1b2"])) == []
 
 
 def test_pieces_of_a_voice_that_waits_are_not_lost() -> None:
     steps = [("a", "a1"), ("b", "b1"), ("b", [FILE]), ("b", "b2"), ("c", "c1"), ("c", [])]
-    assert shown(said(AdkTextStream(), *steps)) == "a1\n\nb1b2\n\nc1"
+    assert shown(outputs_of(AdkTextStream(), *steps)) == "a1\n\nb1b2\n\nc1"
 
 
 def test_who_speaks_next_in_a_branch_ends_the_turn_before() -> None:
     speech = AdkTextStream()
     steps = [(Speaker("a"), "a1"), (Speaker("b"), "b1"), (Speaker("c"), ["c1"]), (Speaker("a"), "a2")]
-    assert [told(speech, *step) for step in steps] == [
+    assert [outputs_of_step(speech, *step) for step in steps] == [
         ["a1"],
         ["\n\nb1"],
         ["\n\nc1"],
@@ -113,21 +118,22 @@ def test_branches_end_the_turn_before_them_and_what_follows_ends_theirs() -> Non
     first, one, two, last = Speaker("first"), Speaker("one", "both.one"), Speaker("two", "both.two"), Speaker("last")
     speech = AdkTextStream()
     steps = [(first, "1"), (one, "a"), (two, "b"), (last, "z")]
-    assert [told(speech, *step) for step in steps] == [["1"], ["\n\na"], [], ["\n\nb", "\n\nz"]]
+    assert [outputs_of_step(speech, *step) for step in steps] == [["1"], ["\n\na"], [], ["\n\nb", "\n\nz"]]
 
 
 def test_what_waits_keeps_the_order_of_its_branch() -> None:
     x, y = Speaker("x", "both.loop"), Speaker("y", "both.loop")
     steps = [("a", "a1"), (x, "x1"), (y, ["y1"]), (x, ["x2"]), ("a", ["a1"])]
-    assert shown(said(AdkTextStream(), *steps)) == "a1\n\nx1\n\ny1\n\nx2"
+    assert shown(outputs_of(AdkTextStream(), *steps)) == "a1\n\nx1\n\ny1\n\nx2"
 
 
 def test_what_was_taken_back_is_gone() -> None:
-    assert said(AdkTextStream(), ("a", ["one"]), ("a", "two"), ("a", None))[-1] == Replace("one")
+    assert outputs_of(AdkTextStream(), ("a", ["one"]), ("a", "two"), ("a", None))[-1] == Replace("one")
     assert (
-        shown(said(AdkTextStream(), ("a", "a1"), ("b", "b1"), ("b", None), ("a", ["a1"]), ("b", ["b2"]))) == "a1\n\nb2"
+        shown(outputs_of(AdkTextStream(), ("a", "a1"), ("b", "b1"), ("b", None), ("a", ["a1"]), ("b", ["b2"])))
+        == "a1\n\nb2"
     )
-    assert said(AdkTextStream(), ("a", None)) == []
+    assert outputs_of(AdkTextStream(), ("a", None)) == []
 
 
 voices = st.lists(st.lists(st.text("xyz ", min_size=1, max_size=3), min_size=1, max_size=4), min_size=1, max_size=4)
@@ -140,4 +146,4 @@ def test_however_voices_mix_each_is_heard_whole_and_once(turns: list[list[str]],
     while any(steps.values()):
         who = order.choice([name for name, rest in steps.items() if rest])
         mixed.append((who, steps[who].pop(0)))
-    assert sorted(shown(said(speech, *mixed)).split("\n\n")) == sorted("".join(turn) for turn in turns)
+    assert sorted(shown(outputs_of(speech, *mixed)).split("\n\n")) == sorted("".join(turn) for turn in turns)

@@ -7,11 +7,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import adk_remote_talk as talks
 import pytest
-from adk_scripted import call, llm, parts, says, served
 from opentelemetry import trace as otel
-from otlp_collector import collected_spans
+from support.otlp_collector import collected_spans
+from unit.agents.adk import remote_talk as talks
+from unit.agents.adk.scripted import call, llm, parts, says, served
 
 from dragoman import Agent, Client, Context
 from dragoman.adk import RemoteAgent

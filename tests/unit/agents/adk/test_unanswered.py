@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from adk_scripted import call, llm, parts, says
 from google.adk.agents import ParallelAgent, SequentialAgent
 from google.adk.apps.app import App, ResumabilityConfig
 from google.adk.models.llm_response import LlmResponse
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
+from unit.agents.adk.scripted import call, llm, parts, says
 
 from dragoman import Agent, Client
 from dragoman.agents.adk.run import AdkRuns
@@ -31,9 +31,9 @@ SLOW = LongRunningFunctionTool(slow)
 WAITS = [parts(call("slow", x=1))]
 
 
-def told(agent: Any) -> list[Any]:
+def last_prompt(agent: Any) -> list[Any]:
     """What the model was told last: texts, calls by their name, responses."""
-    contents = agent.model.heard[-1].contents
+    contents = agent.model.requests[-1].contents
     return [
         part.text or (part.function_call.name if part.function_call else part.function_response.response)
         for content in contents
@@ -50,9 +50,9 @@ async def test_what_a_canceled_task_waited_for_is_canceled() -> None:
         task = await client.send("hi")
         await client.cancel_task(task)
         await client.send("new", context=task)
-        assert told(agent) == ["hi", "slow", {"status": "canceled"}, "new"]
+        assert last_prompt(agent) == ["hi", "slow", {"status": "canceled"}, "new"]
         await client.send("newer", context=task)
-        assert told(agent)[-3:] == ["new", "fresh", "newer"]
+        assert last_prompt(agent)[-3:] == ["new", "fresh", "newer"]
 
 
 async def test_what_a_task_waited_for_that_was_canceled_on_its_way_is_canceled() -> None:
@@ -69,9 +69,9 @@ async def test_what_a_task_waited_for_that_was_canceled_on_its_way_is_canceled()
         await began.wait()
         await client.cancel_task(task)
         await client.send("new", context=task)
-    assert told(agent)[0] == "hi"
-    assert {"status": "canceled"} in told(agent)
-    assert told(agent)[-1] == "new"
+    assert last_prompt(agent)[0] == "hi"
+    assert {"status": "canceled"} in last_prompt(agent)
+    assert last_prompt(agent)[-1] == "new"
 
 
 async def test_what_a_task_waited_for_that_failed_is_canceled() -> None:
@@ -85,7 +85,7 @@ async def test_what_a_task_waited_for_that_failed_is_canceled() -> None:
         task = await client.send("hi")
         assert task.state is State.FAILED
         await client.send("new", context=task)
-    assert told(agent)[-3:] == ["patient", {"status": "canceled"}, "new"]
+    assert last_prompt(agent)[-3:] == ["patient", {"status": "canceled"}, "new"]
 
 
 async def test_after_a_cancel_the_conversation_goes_on_with_whom_it_would_have() -> None:
@@ -126,11 +126,11 @@ async def test_nothing_is_written_beside_a_run() -> None:
                 user = f"A2A_USER_{paused.context_id}"
                 found = await sessions.get_session(app_name="helper", user_id=user, session_id=paused.context_id)
                 assert found is not None
-                said = [each.response for event in found.events for each in event.get_function_responses()]
-                assert said == [{"status": "pending"}]
+                responses = [each.response for event in found.events for each in event.get_function_responses()]
+                assert responses == [{"status": "pending"}]
                 more.set()
         await client.send("new", context=paused)
-    assert told(agent)[:3] == ["hi", "slow", {"status": "canceled"}]
+    assert last_prompt(agent)[:3] == ["hi", "slow", {"status": "canceled"}]
 
 
 # -- tasks that go on --------------------------------------------------------------------------------------------------
@@ -141,11 +141,11 @@ async def test_a_task_that_waits_can_be_answered_after_something_else_was_said()
     async with Client(Agent.from_adk(agent)) as client:
         task = await client.send("hi")
         await client.send("something else", context=task)
-        assert told(agent) == ["hi", "slow", {"status": "pending"}, "something else"]
+        assert last_prompt(agent) == ["hi", "slow", {"status": "pending"}, "something else"]
         task = await client.send("42", task=task)
     assert (task.state, task.text) == (State.COMPLETED, "Done.")
-    assert {"result": "42"} in told(agent)
-    assert {"status": "pending"} not in told(agent)
+    assert {"result": "42"} in last_prompt(agent)
+    assert {"status": "pending"} not in last_prompt(agent)
 
 
 async def test_a_session_holds_nothing_of_ours_while_nothing_else_is_said() -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from adk_scripted import llm, says, served
+from unit.agents.adk.scripted import llm, says, served
 
 from dragoman import Client
 from dragoman.agents.adk.offers import offers_of

@@ -25,10 +25,10 @@ from dragoman.server.agent.base import Backend
 from dragoman.server.agent.in_process import ServiceConnection, connect
 from dragoman.testing import Clock
 
-Execute = Callable[[PlainContext, "Said"], Awaitable[None]]
+Execute = Callable[[PlainContext, "Updater"], Awaitable[None]]
 
 
-class Said:
+class Updater:
     """What an executor usually has a TaskUpdater for."""
 
     def __init__(self, context: PlainContext, queue: Any) -> None:
@@ -57,7 +57,7 @@ class Scripted:
         self.contexts.append(context)
         self.began.set()
         try:
-            await self._execute(context, Said(context, event_queue))
+            await self._execute(context, Updater(context, event_queue))
         except asyncio.CancelledError:
             self.stopped.set()
             raise
@@ -65,7 +65,7 @@ class Scripted:
     async def cancel(self, context: PlainContext, event_queue: Any) -> None:
         self.canceled.append(context)
         if self._cancel is not None:
-            await self._cancel(context, Said(context, event_queue))
+            await self._cancel(context, Updater(context, event_queue))
 
 
 def agent_of(executor: object) -> Agent:

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from executor_scripted import Said, Scripted, agent_of, answer_of, begin, canceled, connected, end_of
+from unit.agents.executor.scripted import Scripted, Updater, agent_of, answer_of, begin, canceled, connected, end_of
 
 from dragoman import Agent, Client, Context, State, Task
 from dragoman.agents.executor.execution import ASK_GRACE
@@ -28,13 +28,13 @@ from dragoman.testing import Clock
 # -- pauses ------------------------------------------------------------------------------------------------------------
 
 
-async def ask_once(context: PlainContext, said: Said) -> None:
+async def ask_once(context: PlainContext, updater: Updater) -> None:
     if context.current_task is None:
-        await said.artifact("a", {"text": "Porto, "})
-        await said.status("input-required", "How many days?", {"data": {"from": 1, "to": 9}})
+        await updater.artifact("a", {"text": "Porto, "})
+        await updater.status("input-required", "How many days?", {"data": {"from": 1, "to": 9}})
         return
-    await said.artifact("a", {"text": f"{context.get_user_input()} days"}, append=True)
-    await said.status("completed")
+    await updater.artifact("a", {"text": f"{context.get_user_input()} days"}, append=True)
+    await updater.status("completed")
 
 
 async def test_a_question_pauses_and_the_answer_finds_the_task_as_it_was() -> None:
@@ -68,12 +68,6 @@ async def once(agent: Agent, store: Path, text: str, task: Task | None = None) -
         await connection.close()
 
 
-async def test_a_question_outlives_the_server(tmp_path: Path) -> None:
-    asked = await once(agent_of(Scripted(ask_once)), tmp_path / "tasks.db", "Porto")
-    answer = await once(agent_of(Scripted(ask_once)), tmp_path / "tasks.db", "3", asked)
-    assert answer.text == "Porto, 3 days"
-
-
 async def test_a_question_of_the_function_that_was_there_before_can_be_answered(tmp_path: Path) -> None:
     before = Agent("x")
 
@@ -96,11 +90,11 @@ async def test_a_question_of_the_function_that_was_there_before_can_be_answered(
 
 
 async def test_a_request_for_credentials_pauses_too() -> None:
-    async def execute(context: PlainContext, said: Said) -> None:
+    async def execute(context: PlainContext, updater: Updater) -> None:
         if context.current_task is None:
-            await said.status("auth-required")
+            await updater.status("auth-required")
         else:
-            await said.status("completed", context.current_task.state.name)
+            await updater.status("completed", context.current_task.state.name)
 
     async with Client(agent_of(Scripted(execute))) as client:
         asked = await client.send("hi")
@@ -110,12 +104,12 @@ async def test_a_request_for_credentials_pauses_too() -> None:
 
 
 async def test_the_task_that_was_given_may_be_enqueued_again() -> None:
-    async def execute(context: PlainContext, said: Said) -> None:
+    async def execute(context: PlainContext, updater: Updater) -> None:
         if context.current_task is None:
-            await said.artifact("a", {"text": "once"})
-            await said.status("input-required", "Go on?")
+            await updater.artifact("a", {"text": "once"})
+            await updater.status("input-required", "Go on?")
         else:
-            await said.queue.enqueue_event(context.current_task)
+            await updater.queue.enqueue_event(context.current_task)
 
     async with Client(agent_of(Scripted(execute))) as client:
         asked = await client.send("hi")
@@ -130,10 +124,10 @@ async def test_the_task_that_was_given_may_be_enqueued_again() -> None:
 async def test_an_executor_that_waits_for_the_answer_itself_goes_on_and_its_question_is_heard() -> None:
     signed_in = asyncio.Event()
 
-    async def execute(context: PlainContext, said: Said) -> None:
-        await said.status("auth-required", "Sign in at the desk")
+    async def execute(context: PlainContext, updater: Updater) -> None:
+        await updater.status("auth-required", "Sign in at the desk")
         await signed_in.wait()
-        await said.status("completed", "in")
+        await updater.status("completed", "in")
 
     clock, executor = Clock(), Scripted(execute)
     async with connected(executor, clock) as connection:
@@ -151,9 +145,9 @@ async def test_an_executor_that_waits_for_the_answer_itself_goes_on_and_its_ques
 
 
 async def test_a_question_that_is_taken_back_is_no_question() -> None:
-    async def execute(context: PlainContext, said: Said) -> None:
-        await said.status("input-required", "Sure?")
-        await said.status("working", "never mind")
+    async def execute(context: PlainContext, updater: Updater) -> None:
+        await updater.status("input-required", "Sure?")
+        await updater.status("working", "never mind")
 
     task = await answer_of(execute)
     assert (task.state, task.question) == (State.COMPLETED, None)
@@ -162,12 +156,12 @@ async def test_a_question_that_is_taken_back_is_no_question() -> None:
 async def test_a_message_that_comes_while_it_works_is_worked_on_next() -> None:
     go_on = asyncio.Event()
 
-    async def execute(context: PlainContext, said: Said) -> None:
+    async def execute(context: PlainContext, updater: Updater) -> None:
         if context.current_task is None:
             await go_on.wait()
-            await said.status("input-required", "What else?")
+            await updater.status("input-required", "What else?")
         else:
-            await said.status("completed", f"{context.current_task.state.name}: {context.get_user_input()}")
+            await updater.status("completed", f"{context.current_task.state.name}: {context.get_user_input()}")
 
     executor = Scripted(execute)
     async with connected(executor) as connection:
@@ -182,22 +176,22 @@ async def test_a_message_that_comes_while_it_works_is_worked_on_next() -> None:
 # -- cancel ------------------------------------------------------------------------------------------------------------
 
 
-async def wait_forever(context: PlainContext, said: Said) -> None:
-    await said.artifact("a", {"text": "begun"})
+async def wait_forever(context: PlainContext, updater: Updater) -> None:
+    await updater.artifact("a", {"text": "begun"})
     await asyncio.Event().wait()
 
 
 async def test_a_cancel_reaches_cancel_first_and_then_the_work() -> None:
     order: list[str] = []
 
-    async def execute(context: PlainContext, said: Said) -> None:
+    async def execute(context: PlainContext, updater: Updater) -> None:
         try:
-            await wait_forever(context, said)
+            await wait_forever(context, updater)
         finally:
             order.append("execute")
 
-    async def cancel(context: PlainContext, said: Said) -> None:
-        await said.status("canceled", "as you like")
+    async def cancel(context: PlainContext, updater: Updater) -> None:
+        await updater.status("canceled", "as you like")
         order.append("cancel")
 
     executor = Scripted(execute, cancel)
@@ -215,7 +209,7 @@ async def test_a_cancel_reaches_cancel_first_and_then_the_work() -> None:
 
 
 async def test_an_executor_that_does_not_want_to_be_canceled_is_canceled(caplog: pytest.LogCaptureFixture) -> None:
-    async def refuse(context: PlainContext, said: Said) -> None:
+    async def refuse(context: PlainContext, updater: Updater) -> None:
         raise NotImplementedError("cancel not supported")
 
     executor = Scripted(wait_forever, refuse)

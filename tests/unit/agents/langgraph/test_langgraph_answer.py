@@ -72,9 +72,9 @@ async def test_what_a_node_blacks_out_is_gone(start: Any, same: bool) -> None:
     model = _model("the secret is 1234")
 
     async def talk(state: MessagesState) -> dict[str, Any]:
-        said = await model.ainvoke("go")
-        hidden = said.text.replace("1234", "****")
-        return {"messages": [AIMessage(hidden, id=said.id if same else None)]}
+        response = await model.ainvoke("go")
+        hidden = response.text.replace("1234", "****")
+        return {"messages": [AIMessage(hidden, id=response.id if same else None)]}
 
     assert (await (await start(_served(_builder(talk).compile()))).send("go")).text == "the secret is ****"
 
@@ -106,8 +106,8 @@ async def test_a_node_that_speaks_before_it_asks_is_not_heard_twice(start: Any, 
     model = _model("Let me think.", "Let me think.")
 
     async def talk(state: MessagesState) -> dict[str, Any]:
-        said = await model.ainvoke("go")
-        return {"messages": [said, AIMessage(f"Then {interrupt('Sure?')}.")]}
+        response = await model.ainvoke("go")
+        return {"messages": [response, AIMessage(f"Then {interrupt('Sure?')}.")]}
 
     engine = await start(_served(_builder(talk).compile(checkpointer=saver)))
     task = await engine.send("go")
@@ -207,8 +207,8 @@ async def test_what_is_said_in_a_tool_is_not_streamed_whatever_its_node_is_calle
         graph = StateGraph(MessagesState).add_node("inner", graph).add_edge(START, "inner").compile()
     async with Client(_served(graph)) as client:
         stream = client.stream("go")
-        heard = "".join([event.text async for event in stream])
-        assert (heard, stream.task.text) == ("Found it.", "Found it.")
+        streamed = "".join([event.text async for event in stream])
+        assert (streamed, stream.task.text) == ("Found it.", "Found it.")
 
 
 # -- the graph's context -----------------------------------------------------------------------------------------------

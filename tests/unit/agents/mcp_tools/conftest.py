@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,17 +17,6 @@ from dragoman.model.part import Part
 HERE = Path(__file__).parent
 
 
-def _module(name: str) -> ModuleType:
-    # By path: in importlib mode no folder of tests is on sys.path.
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # pydantic looks the annotations up there
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def handshake(tmp_path: Path) -> Callable[..., list[str]]:
     """The command of the plain server; what its tools notice is left in `tmp_path`."""
@@ -40,10 +28,11 @@ def handshake(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 @pytest.fixture(scope="session")
-def sdk_server() -> Iterator[ModuleType]:
+def sdk_server() -> ModuleType:
     """The module with the server made with the official SDK."""
-    yield _module("sdk_server")
-    del sys.modules["sdk_server"]
+    from unit.agents.mcp_tools import sdk_server
+
+    return sdk_server
 
 
 @pytest.fixture

@@ -50,8 +50,8 @@ class Refused(Exception):
         self.code, self.data = code, data
 
 
-def text(said: object, **more: Any) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": said if isinstance(said, str) else json.dumps(said)}], **more}
+def text(reply: object, **more: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": reply if isinstance(reply, str) else json.dumps(reply)}], **more}
 
 
 class Calling:
@@ -145,10 +145,10 @@ class Calling:
 
     def ask_name(self) -> Any:
         label = self.arguments.get("label", "")
-        said = self.ask(f"Who is {label or 'it'}?", requestedSchema=FORM)
-        note("answers", json.dumps(said))
-        content: dict[str, Any] = said.get("content") or {}
-        return text(f"{label}: {said['action']} {content.get('name')}")
+        reply = self.ask(f"Who is {label or 'it'}?", requestedSchema=FORM)
+        note("answers", json.dumps(reply))
+        content: dict[str, Any] = reply.get("content") or {}
+        return text(f"{label}: {reply['action']} {content.get('name')}")
 
     def ask_late(self) -> Any:
         if self.arguments.get("quiet"):
@@ -189,8 +189,8 @@ class Calling:
 
     def sign_in(self) -> Any:
         url = "https://login.example.com/"
-        said = self.ask("Please sign in.", mode="url", url=url, elicitationId="1")
-        return text(said["action"])
+        reply = self.ask("Please sign in.", mode="url", url=url, elicitationId="1")
+        return text(reply["action"])
 
     def needs_sign_in(self) -> Any:
         if self.arguments.get("never") or not (FOLDER / "signed-in").exists():
@@ -282,8 +282,8 @@ def call(id: Any, params: dict[str, Any]) -> None:
     try:
         result = getattr(calling, params["name"])()
     except Refused as error:
-        told = {"code": error.code, "message": "the server will not", "data": error.data}
-        say({"id": id, "error": {key: value for key, value in told.items() if value is not None}})
+        problem = {"code": error.code, "message": "the server will not", "data": error.data}
+        say({"id": id, "error": {key: value for key, value in problem.items() if value is not None}})
         return
     except Exception as error:  # noqa: BLE001 - as an SDK would
         result = text(f"{type(error).__name__}: {error}", isError=True)

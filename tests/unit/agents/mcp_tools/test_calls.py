@@ -143,21 +143,6 @@ async def test_a_tool_may_go_on_in_another_round_but_not_for_ever(start: Start, 
     assert task.error == "`think` asks for what only a language model could give"
 
 
-async def test_after_a_restart_a_tool_runs_again_only_if_it_says_that_it_may(
-    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until
-) -> None:
-    begun = tmp_path / "begun"
-    first = await start(Agent.from_mcp(handshake()), store=SqliteStore(tmp_path / "t.db"))
-    tasks = [await first.send(None, parts=(tool_part(tool),), wait=False) for tool in ("held", "wait")]
-    await until(lambda: begun.exists() and len(begun.read_text().splitlines()) == 2)
-    await first.connection.close()
-    second = await start(Agent.from_mcp(handshake()), store=SqliteStore(tmp_path / "t.db"))
-    await until(lambda: len(begun.read_text().splitlines()) == 3)
-    await second.send(None, parts=(tool_part("let_go"),))
-    assert (await second.until_state(tasks[0], State.COMPLETED)).text == "held"
-    assert "interrupted by a restart" in (await second.get(tasks[1])).error
-
-
 async def test_a_tool_that_was_chosen_by_an_answer_is_not_run_again_either(
     start: Start, handshake: Command, tmp_path: Path, until: Until
 ) -> None:
@@ -286,12 +271,12 @@ async def test_nothing_is_stopped_where_nobody_wants_it(
 async def test_who_calls_is_told_to_tools_that_ask_for_it(start: Start, kit: MCPServer, tool_part: Any) -> None:
     engine = await start(Agent.from_mcp(kit))
 
-    async def told(tool: str, **call: Any) -> Any:
+    async def user_in(tool: str, **call: Any) -> Any:
         return json.loads((await engine.send(None, parts=(tool_part(tool),), **call)).text)
 
-    assert await told("who") == {"id": "", "name": "", "permissions": []}
-    assert await told("who", call=ADMIN) == {"id": "1", "name": "Ada", "permissions": ["admin", "audit"]}
-    assert await told("nobody", call=ADMIN) is None
+    assert await user_in("who") == {"id": "", "name": "", "permissions": []}
+    assert await user_in("who", call=ADMIN) == {"id": "1", "name": "Ada", "permissions": ["admin", "audit"]}
+    assert await user_in("nobody", call=ADMIN) is None
 
 
 @pytest.mark.requirement("S0-34")

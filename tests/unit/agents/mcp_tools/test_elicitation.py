@@ -217,18 +217,6 @@ async def test_a_call_whose_visit_is_declined_is_not_made_again(
 # -- crashes, cancels and time -----------------------------------------------------------------------------------------
 
 
-async def test_a_question_of_the_newest_era_survives_a_restart(
-    start: Start, sdk_command: list[str], tmp_path: Path, tool_part: Any
-) -> None:
-    first = await start(Agent.from_mcp(sdk_command), store=SqliteStore(tmp_path / "t.db"))
-    task = await first.send(None, parts=(tool_part("measure"),))
-    task = await first.send("Ada", task=task)
-    await first.connection.close()
-    second = await start(Agent.from_mcp(sdk_command), store=SqliteStore(tmp_path / "t.db"))
-    task = await second.send("180", task=task.id)
-    assert (task.state, task.text) == (State.COMPLETED, "Ada: 180")
-
-
 async def test_a_question_whose_server_has_forgotten_it_is_gone(
     start: Start, sdk_server: ModuleType, tmp_path: Path, tool_part: Any
 ) -> None:

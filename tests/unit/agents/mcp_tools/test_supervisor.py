@@ -219,9 +219,9 @@ async def test_what_a_program_says_on_stderr_is_logged_for_who_looks_for_it(
     caplog.set_level(logging.DEBUG, "dragoman.mcp")
     engine = await start(Agent.from_mcp(handshake()))
     await engine.send(None, parts=(tool_part("murmur"),))
-    said = "handshake_server: a warning nobody asked for"
-    await until(lambda: said in [record.getMessage() for record in caplog.records])
-    assert [record.levelno for record in caplog.records if record.getMessage() == said] == [logging.DEBUG]
+    warning = "handshake_server: a warning nobody asked for"
+    await until(lambda: warning in [record.getMessage() for record in caplog.records])
+    assert [record.levelno for record in caplog.records if record.getMessage() == warning] == [logging.DEBUG]
     assert "nobody asked for" not in capfd.readouterr().err
 
 

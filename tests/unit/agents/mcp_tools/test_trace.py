@@ -11,10 +11,10 @@ import pytest
 from mcp.server import MCPServer
 from opentelemetry import trace as otel
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
-from otlp_collector import SpanMemory, collected_spans
+from support.otlp_collector import SpanMemory, collected_spans
 
 from dragoman import Agent, State
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.telemetry import trace
 from dragoman.testing import served
 
@@ -78,8 +78,8 @@ async def test_a_call_has_one_client_span_which_the_server_is_told(
         task = await engine.send(None, parts=(tool_part("trace"),))
     asking, calls = spans.one("asking"), [each for each in spans.named("tools/call trace") if each.kind == "CLIENT"]
     (call,) = calls
-    told: dict[str, str] = json.loads(task.text)
-    assert (list(told), told["traceparent"].split("-")[1:3]) == (["traceparent"], [call.trace_id, call.span_id])
+    context: dict[str, str] = json.loads(task.text)
+    assert (list(context), context["traceparent"].split("-")[1:3]) == (["traceparent"], [call.trace_id, call.span_id])
     assert (call.trace_id, call.scope, call.failed) == (asking.trace_id, "dragoman", False)
     assert (
         call.attributes.items()
@@ -159,8 +159,8 @@ async def test_calls_at_the_same_time_keep_their_traces_apart(
         with tracer.start_as_current_span(f"asking {number}"):
             return (await engine.send(None, parts=(tool_part("trace"),))).text
 
-    said = await asyncio.gather(*(one(number) for number in range(10)))
-    for number, text in enumerate(said):
+    texts = await asyncio.gather(*(one(number) for number in range(10)))
+    for number, text in enumerate(texts):
         assert json.loads(text)["traceparent"].split("-")[1] == spans.one(f"asking {number}").trace_id
 
 

@@ -1,33 +1,22 @@
-"""The scripted model, found by path: tests are no packages here. And agents that have it."""
+"""The scripted model, and agents that have it."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import agents as sdk
 import pytest
 from agents.tracing.processors import BatchTraceProcessor
-
-
-def _load() -> ModuleType:
-    path = Path(__file__).with_name("scripted_model.py")
-    spec = importlib.util.spec_from_file_location("openai_scripted_model", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from unit.agents.openai_agents import scripted_model
 
 
 @pytest.fixture(scope="session")
 def scripted() -> ModuleType:
     """The module `scripted_model`."""
-    return _load()
+    return scripted_model
 
 
 @pytest.fixture(autouse=True)
@@ -60,11 +49,11 @@ def bank(made: Any, scripted: Any) -> Any:
             return f"paid {amount}"
 
         async def speak(items: list[Any]) -> AsyncIterator[Any]:
-            said = scripted.said_by_user(items)[-1]
+            text = scripted.user_texts(items)[-1]
             results = scripted.results(items)
-            if said == "what was it?" or len(results) > 1:
+            if text == "what was it?" or len(results) > 1:
                 yield f"Results: {json.dumps(results)}"
-            elif said == "wait":
+            elif text == "wait":
                 yield "Still here."
             else:
                 yield "One moment."

@@ -34,17 +34,17 @@ class ScriptedStream(Model):
         items: list[Any] = []
         text = ""
         given = [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
-        async for said in self._speak(given):
-            if isinstance(said, str):
+        async for piece in self._speak(given):
+            if isinstance(piece, str):
                 if not text:
                     added = assistant_message("")
                     yield ResponseOutputItemAddedEvent(
                         item=added, output_index=len(items), sequence_number=0, type="response.output_item.added"
                     )
-                text += said
+                text += piece
                 yield ResponseTextDeltaEvent(
                     content_index=0,
-                    delta=said,
+                    delta=piece,
                     item_id="message",
                     logprobs=[],
                     output_index=len(items),
@@ -55,7 +55,7 @@ class ScriptedStream(Model):
             if text:
                 items.append(assistant_message(text))
                 text = ""
-            tool, arguments, call_id = said
+            tool, arguments, call_id = piece
             items.append(function_call(tool, arguments, call_id=call_id))
         if text:
             items.append(assistant_message(text))
@@ -72,7 +72,7 @@ class ScriptedStream(Model):
         yield ResponseCompletedEvent(response=response, sequence_number=0, type="response.completed")
 
 
-def said_by_user(items: list[Any]) -> list[str]:
+def user_texts(items: list[Any]) -> list[str]:
     """The texts of the user, in the order of the conversation."""
     found = [item["content"] for item in items if item.get("role") == "user"]
     return [content if isinstance(content, str) else content[0]["text"] for content in found]

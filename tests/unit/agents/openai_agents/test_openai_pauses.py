@@ -77,37 +77,6 @@ async def test_one_data_part_answers_all_calls(start: Any, bank: Any) -> None:
     assert (task.state, done) == (State.COMPLETED, [5])
 
 
-async def test_a_question_is_answered_after_a_restart(start: Any, bank: Any, tmp_path: Path) -> None:
-    done: list[int] = []
-    engine = await start(_served(bank(done)), store=SqliteStore(tmp_path / "tasks.db"))
-    await engine.send("wait", context="c")
-    task = await engine.send("pay", context="c")
-    await engine.connection.close()
-    engine = await start(_served(bank(done)), store=SqliteStore(tmp_path / "tasks.db"))
-    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": True}),), task=task)
-    assert (task.text, done) == ('One moment.\n\nResults: ["paid 3", "paid 5"]', [3, 5])
-    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", "paid 5"]'
-
-
-async def test_a_question_is_answered_in_a_session_of_the_sdk(start: Any, bank: Any, tmp_path: Path) -> None:
-    done: list[int] = []
-    engine = await start(_served(bank(done), session=lambda name: sdk.SQLiteSession(name, tmp_path / "sessions.db")))
-    task = await engine.send("pay", context="c")
-    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": True}),), task=task)
-    assert task.text == 'One moment.\n\nResults: ["paid 3", "paid 5"]'
-    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", "paid 5"]'
-
-
-async def test_another_message_of_the_conversation_does_not_disturb_a_question(start: Any, bank: Any) -> None:
-    done: list[int] = []
-    engine = await start(_served(bank(done)))
-    task = await engine.send("pay", context="c")
-    assert (await engine.send("wait", context="c")).text == "Still here."
-    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": True}),), task=task)
-    assert task.text == 'One moment.\n\nResults: ["paid 3", "paid 5"]'
-    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", "paid 5"]'
-
-
 async def test_a_text_beside_data_is_the_reason_of_a_no(start: Any, bank: Any) -> None:
     done: list[int] = []
     engine = await start(_served(bank(done)))

@@ -11,8 +11,8 @@ from dragoman.agents.process.session import ProgramSession
 class Manager:
     """A process manager with the two methods that every one has. Its programs say what the test wants."""
 
-    def __init__(self, *said: Event) -> None:
-        self.said = said
+    def __init__(self, *output: Event) -> None:
+        self.output = output
         self.started: list[tuple[ProgramSession, str, dict[str, Any]]] = []
         self.listeners: dict[str, Callback] = {}
 
@@ -21,10 +21,10 @@ class Manager:
 
     def start_process(self, session: ProgramSession, prompt: str, **options: Any) -> None:
         self.started.append((session, prompt, options))
-        self.say_of(session.id, *self.said)
+        self.say_of(session.id, *self.output)
 
-    def say_of(self, session_id: str, *said: Event) -> None:
-        for event in said:
+    def say_of(self, session_id: str, *output: Event) -> None:
+        for event in output:
             self.listeners[session_id](session_id, event)
 
     @property

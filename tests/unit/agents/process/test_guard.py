@@ -73,9 +73,9 @@ class Stage:
         finally:
             os.close(nothing)
             os.close(theirs)
-        said = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(said), pipe)
-        return child, said
+        output = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(output), pipe)
+        return child, output
 
     async def shell(self, script: str, **more: int | str) -> tuple[Child, asyncio.StreamReader]:
         return await self.start("/bin/sh", "-c", script, **more)  # type: ignore[arg-type]
@@ -95,8 +95,8 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 async def test_an_exit_is_told_after_the_start_and_before_nothing_is_left(stage: Stage) -> None:
-    child, said = await stage.shell("trap 'echo done; exit 7' USR1; sleep 1000 & echo $$; wait")
-    assert int(await said.readline()) == child.pid
+    child, output = await stage.shell("trap 'echo done; exit 7' USR1; sleep 1000 & echo $$; wait")
+    assert int(await output.readline()) == child.pid
     order: list[str] = []
     child.exited.add_done_callback(lambda _: order.append("exited"))
     child.clean.add_done_callback(lambda _: order.append("clean"))
@@ -104,7 +104,7 @@ async def test_an_exit_is_told_after_the_start_and_before_nothing_is_left(stage:
     await child.clean
     assert child.exited.result() == 7
     assert order == ["exited", "clean"]
-    assert await said.read() == b"done\n"
+    assert await output.read() == b"done\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE, signal.SIGINT, signal.SIGHUP])
@@ -114,11 +114,11 @@ async def test_a_program_that_dies_of_a_signal_has_its_number_as_a_negative_code
 
 
 async def test_a_signal_reaches_the_program_and_its_children(stage: Stage) -> None:
-    child, said = await stage.shell("trap 'echo heard; exit 3' USR1; sleep 1000 & echo ready; wait; wait")
-    assert await said.readline() == b"ready\n"
+    child, output = await stage.shell("trap 'echo heard; exit 3' USR1; sleep 1000 & echo ready; wait; wait")
+    assert await output.readline() == b"ready\n"
     child.signal(signal.SIGUSR1)
     assert await child.exited == 3
-    assert await said.read() == b"heard\n"
+    assert await output.read() == b"heard\n"
 
 
 async def test_a_signal_sent_right_after_the_start_is_not_lost(stage: Stage) -> None:
@@ -129,8 +129,8 @@ async def test_a_signal_sent_right_after_the_start_is_not_lost(stage: Stage) -> 
 
 
 async def test_what_a_program_inherits_is_its_streams_and_nothing_else(stage: Stage) -> None:
-    _, said = await stage.shell("ulimit -c; grep -E 'SigBlk|SigIgn' /proc/self/status; exec ls /proc/self/fd")
-    core, blocked, ignored, *descriptors = (await said.read()).decode().split("\n")
+    _, output = await stage.shell("ulimit -c; grep -E 'SigBlk|SigIgn' /proc/self/status; exec ls /proc/self/fd")
+    core, blocked, ignored, *descriptors = (await output.read()).decode().split("\n")
     assert core == "0"
     # Signals 32 and 33 are the C library's own: nobody else can change what they do.
     assert int(blocked.split()[1], 16) == int(ignored.split()[1], 16) & ~(3 << 31) == 0
@@ -192,8 +192,8 @@ async def test_an_executable_that_is_still_being_written_is_tried_again(stage: S
 
 async def test_texts_arrive_as_the_bytes_they_are(stage: Stage) -> None:
     odd = os.fsdecode(b"\xff\xe9=\n\x01") + "Grüße 🦜"
-    child, said = await stage.start("/bin/sh", "-c", 'printf %s "$ODD:$1"', "sh", odd, env={"ODD": odd})
-    assert await said.read() == os.fsencode(odd) + b":" + os.fsencode(odd)
+    child, output = await stage.start("/bin/sh", "-c", 'printf %s "$ODD:$1"', "sh", odd, env={"ODD": odd})
+    assert await output.read() == os.fsencode(odd) + b":" + os.fsencode(odd)
     assert await child.exited == 0
 
 
@@ -201,13 +201,13 @@ async def test_an_environment_larger_than_the_sockets_buffer_arrives_and_others_
     large = {f"LARGE{number}": str(number) * 100_000 for number in range(10)}
     script = "echo " + " ".join(f"${{#LARGE{number}}}" for number in range(10))
     started = await asyncio.gather(*(stage.shell(script, env=large if n % 2 else {}) for n in range(8)))  # type: ignore[arg-type]
-    said = [await one.read() for _, one in started]
-    assert said == [b"0 0 0 0 0 0 0 0 0 0\n", b" ".join([b"100000"] * 10) + b"\n"] * 4
+    output = [await one.read() for _, one in started]
+    assert output == [b"0 0 0 0 0 0 0 0 0 0\n", b" ".join([b"100000"] * 10) + b"\n"] * 4
 
 
 async def test_fifty_start_at_once_and_none_is_taken_for_another(stage: Stage) -> None:
     started = await asyncio.gather(*(stage.shell(f"echo {number}; exit {number}") for number in range(50)))
-    assert [int(await said.read()) for _, said in started] == list(range(50))
+    assert [int(await output.read()) for _, output in started] == list(range(50))
     assert [await child.exited for child, _ in started] == list(range(50))
     assert len({child.pid for child, _ in started}) == 50
 
@@ -245,126 +245,126 @@ async def test_a_program_that_writes_too_large_a_file_is_ended(stage: Stage, tmp
 
 
 async def test_a_program_gets_no_more_memory_than_its_limit(stage: Stage) -> None:
-    child, said = await stage.python("bytearray(300_000_000)", memory=200_000_000)
+    child, output = await stage.python("bytearray(300_000_000)", memory=200_000_000)
     assert await child.exited == 1
-    assert b"MemoryError" in await said.read()
+    assert b"MemoryError" in await output.read()
 
 
 async def test_a_program_opens_no_more_files_than_its_limit(stage: Stage) -> None:
     script = "import os\ntry:\n while True: os.dup(0)\nexcept OSError as e: print(os.dup2(0, 2) and e.errno)"
-    _, said = await stage.python(script, files=20)
-    assert await said.read() == b"%d\n" % errno.EMFILE
-    _, said = await stage.shell("ulimit -n; ulimit -Hn", files=20)
-    assert await said.read() == b"20\n20\n"
+    _, output = await stage.python(script, files=20)
+    assert await output.read() == b"%d\n" % errno.EMFILE
+    _, output = await stage.shell("ulimit -n; ulimit -Hn", files=20)
+    assert await output.read() == b"20\n20\n"
 
 
 async def test_a_limit_above_what_the_system_allows_is_what_the_system_allows(stage: Stage) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    _, said = await stage.shell("ulimit -n", files=hard + 1)
-    assert int(await said.read()) == hard
+    _, output = await stage.shell("ulimit -n", files=hard + 1)
+    assert int(await output.read()) == hard
 
 
 # -- endings -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_program_that_ignores_the_request_to_end_is_killed_after_its_grace(stage: Stage) -> None:
-    child, said = await stage.shell("trap '' TERM; echo ready; while :; do sleep 1000; done")
-    await said.readline()
+    child, output = await stage.shell("trap '' TERM; echo ready; while :; do sleep 1000; done")
+    await output.readline()
     child.end(60)
     began = time.monotonic()
     child.end(0.1)
     child.end(60)
     assert await child.exited == -signal.SIGKILL
     assert 0.1 <= time.monotonic() - began < 60  # that is, after its own grace and not after the others
-    assert await said.read() == b""
+    assert await output.read() == b""
     await child.clean
     child.end(0)
     child.signal(signal.SIGTERM)
 
 
 async def test_a_program_is_asked_to_end_only_once(stage: Stage) -> None:
-    child, said = await stage.python(
+    child, output = await stage.python(
         "import signal, os\n"
         "signal.signal(signal.SIGTERM, lambda *_: os.write(1, b'asked\\n'))\n"
         "os.write(1, b'ready\\n')\nwhile True: signal.pause()"
     )
-    await said.readline()
+    await output.readline()
     for grace in (60, 50, 40):
         child.end(grace)
-    assert await said.readline() == b"asked\n"
+    assert await output.readline() == b"asked\n"
     child.end(0)
-    assert await said.read() == b""
+    assert await output.read() == b""
 
 
 async def test_a_stopped_program_hears_that_it_is_to_end(stage: Stage) -> None:
-    child, said = await stage.shell("trap 'echo heard; exit 0' TERM; sleep 1000 & echo ready; wait")
-    await said.readline()
+    child, output = await stage.shell("trap 'echo heard; exit 0' TERM; sleep 1000 & echo ready; wait")
+    await output.readline()
     child.signal(signal.SIGSTOP)
     child.end(60)
     assert await child.exited == 0
-    assert await said.read() == b"heard\n"
+    assert await output.read() == b"heard\n"
 
 
 @linux
 async def test_children_that_outlive_their_program_are_asked_to_end(stage: Stage) -> None:
-    child, said = await stage.shell("(trap 'echo heard; exit' TERM; sleep 1000 & echo ready; wait) & wait")
-    assert await said.readline() == b"ready\n"
+    child, output = await stage.shell("(trap 'echo heard; exit' TERM; sleep 1000 & echo ready; wait) & wait")
+    assert await output.readline() == b"ready\n"
     os.kill(child.pid, signal.SIGKILL)
     assert await child.exited == -signal.SIGKILL
-    assert await said.read() == b"heard\n"
+    assert await output.read() == b"heard\n"
     await child.clean
 
 
 @linux
 async def test_children_that_ignore_it_are_killed(stage: Stage) -> None:
     script = "(trap '' TERM; echo ready; while :; do sleep 1000; done) & while :; do sleep 1000; done"
-    child, said = await stage.shell(script)
-    await said.readline()
+    child, output = await stage.shell(script)
+    await output.readline()
     child.end(60)
     assert await child.exited == -signal.SIGTERM
     assert not child.clean.done()
-    assert await said.read() == b""
+    assert await output.read() == b""
     await child.clean
 
 
 @linux
 @pytest.mark.parametrize("kind", ["plain", "stubborn", "bare"])
 async def test_a_daemon_ends_with_the_program_that_left_it(stage: Stage, kind: str) -> None:
-    child, said = await stage.python(DAEMON, kind)
+    child, output = await stage.python(DAEMON, kind)
     assert await child.exited == 0
     await child.clean
-    assert (await said.read()) in (b"daemon\n", b"")
+    assert (await output.read()) in (b"daemon\n", b"")
 
 
 @linux
 async def test_a_daemon_ends_when_the_program_that_left_it_is_killed(stage: Stage) -> None:
-    child, said = await stage.python(DAEMON.replace("sys.exit(0)", "signal.pause()"), "stubborn")
-    assert await said.readline() == b"daemon\n"
+    child, output = await stage.python(DAEMON.replace("sys.exit(0)", "signal.pause()"), "stubborn")
+    assert await output.readline() == b"daemon\n"
     child.end(0)
-    assert await said.read() == b""
+    assert await output.read() == b""
     assert await child.exited == -signal.SIGKILL
     await child.clean
 
 
 @linux
 async def test_the_daemon_of_another_program_is_left_alone(stage: Stage) -> None:
-    mine, said = await stage.python(DAEMON.replace("sys.exit(0)", "signal.pause()"))
-    assert await said.readline() == b"daemon\n"
+    mine, output = await stage.python(DAEMON.replace("sys.exit(0)", "signal.pause()"))
+    assert await output.readline() == b"daemon\n"
     other, _ = await stage.shell("exit 0")
     await other.clean
-    assert not said.at_eof()
+    assert not output.at_eof()
     assert not mine.exited.done()
     mine.end(0)
-    assert await said.read() == b""
+    assert await output.read() == b""
 
 
 @linux
 async def test_a_daemon_that_nothing_shows_whose_it_is_ends_after_all_it_can_be_of(stage: Stage) -> None:
-    mine, said = await stage.python(DAEMON.replace("sys.exit(0)", "signal.pause()"), "bare")
-    assert await said.readline() == b"daemon\n"
+    mine, output = await stage.python(DAEMON.replace("sys.exit(0)", "signal.pause()"), "bare")
+    assert await output.readline() == b"daemon\n"
     other, _ = await stage.shell("exit 0")
     await other.clean
-    assert not said.at_eof()
+    assert not output.at_eof()
     mine.end(0)
-    assert await said.read() == b""
+    assert await output.read() == b""
     await mine.clean

@@ -65,11 +65,11 @@ def serving(script: str, *, lines: int = 0) -> Iterator[tuple[subprocess.Popen[b
         start_new_session=True,
     )
     os.close(theirs)
-    with process, os.fdopen(ours, "rb", 0) as said:
+    with process, os.fdopen(ours, "rb", 0) as stream:
         try:
             for _ in range(lines):
-                said.readline()
-            yield process, said.read
+                stream.readline()
+            yield process, stream.read
         finally:
             process.kill()
 
@@ -105,8 +105,8 @@ def test_closing_ends_everything_and_leaves_no_descriptor_and_no_process(
         await release_guard(keeper)
         assert [child.exited.result() for child in running] == [-signal.SIGKILL] * 3
         assert all(child.clean.done() for child in (*running, *unread))
-        with os.fdopen(ours, "rb") as said:
-            said.read()  # ends only when nobody holds the other end
+        with os.fdopen(ours, "rb") as stream:
+            stream.read()  # ends only when nobody holds the other end
         assert open_descriptors() == descriptors
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
@@ -156,8 +156,8 @@ def test_one_whose_event_loop_has_ended_is_ended_when_the_next_is_wanted() -> No
     assert str(pid) in children()
     asyncio.run(next_one())
     assert str(pid) not in children()
-    with os.fdopen(ours, "rb") as said:
-        assert said.read() == b""
+    with os.fdopen(ours, "rb") as stream:
+        assert stream.read() == b""
 
 
 # -- when it is killed -------------------------------------------------------------------------------------------------
@@ -166,15 +166,15 @@ def test_one_whose_event_loop_has_ended_is_ended_when_the_next_is_wanted() -> No
 async def test_when_it_is_killed_its_programs_end_and_the_next_one_is_new() -> None:
     keeper = await acquire_guard()
     ours, theirs = os.pipe()
-    with os.fdopen(ours, "rb") as said:
+    with os.fdopen(ours, "rb") as stream:
         hard = [await start(keeper, sys.executable, "-ISc", HARD, output=theirs) for _ in range(3)]
         os.close(theirs)
         for _ in hard:
-            assert await asyncio.to_thread(said.readline) == b"daemon\n"
+            assert await asyncio.to_thread(stream.readline) == b"daemon\n"
         os.kill(keeper.pid, signal.SIGKILL)
         assert [await child.exited for child in hard] == [-signal.SIGKILL] * 3
         await asyncio.gather(*(child.clean for child in hard))
-        assert await asyncio.to_thread(said.read) == b""
+        assert await asyncio.to_thread(stream.read) == b""
     assert not keeper.alive
     with pytest.raises(GuardLost):
         await start(keeper, "/bin/true", output=2)

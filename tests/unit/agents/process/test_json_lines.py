@@ -82,8 +82,8 @@ JSON = st.recursive(
 
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.sampled_from([*KEYS, "other"]), JSON, max_size=2))
-def test_whatever_object_comes_it_is_at_most_one_event(said: dict[str, Any]) -> None:
-    assert len(read(json.dumps(said))) <= 1
+def test_whatever_object_comes_it_is_at_most_one_event(record: dict[str, Any]) -> None:
+    assert len(read(json.dumps(record))) <= 1
 
 
 def test_nothing_is_kept_back() -> None:

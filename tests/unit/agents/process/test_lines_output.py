@@ -25,24 +25,24 @@ class Lines:
         yield events.result("over")
 
 
-def told(output: LinesOutput, *pieces: bytes) -> list[str]:
+def texts_of(output: LinesOutput, *pieces: bytes) -> list[str]:
     return [event["text"] for piece in pieces for event in output.feed(piece)]
 
 
 def test_a_line_is_read_at_its_end() -> None:
     output = LinesOutput(Lines())
-    assert told(output, b"on", b"e") == []
-    assert told(output, b"\ntwo\nth") == ["one", "two"]
-    assert told(output, b"ree\n") == ["three"]
+    assert texts_of(output, b"on", b"e") == []
+    assert texts_of(output, b"\ntwo\nth") == ["one", "two"]
+    assert texts_of(output, b"ree\n") == ["three"]
 
 
 def test_empty_lines_are_none() -> None:
-    assert told(LinesOutput(Lines()), b"\n\r\n  \none\r\n\n") == ["one\r"]
+    assert texts_of(LinesOutput(Lines()), b"\n\r\n  \none\r\n\n") == ["one\r"]
 
 
 def test_a_last_line_without_an_end_counts_and_then_the_reader_ends() -> None:
     output = LinesOutput(Lines())
-    told(output, b"one\ntwo")
+    texts_of(output, b"one\ntwo")
     assert list(output.close()) == [events.text("two"), events.result("over")]
 
 
@@ -52,7 +52,7 @@ def test_the_reader_ends_also_when_nothing_came() -> None:
 
 def test_silence_is_no_question() -> None:
     output = LinesOutput(Lines())
-    told(output, b"What is your name? ")
+    texts_of(output, b"What is your name? ")
     assert list(output.pause(">>> ")) == []
 
 
@@ -61,9 +61,9 @@ def test_it_does_not_matter_how_lines_are_cut(lines: list[bytes], places: list[i
     data = b"\n".join(lines)
     edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
     output = LinesOutput(Lines())
-    said = told(output, *(data[a:b] for a, b in pairwise(edges)))
-    said += [event["text"] for event in output.close() if event["type"] == "text"]
-    assert said == [line.decode(errors="replace") for line in data.split(b"\n") if line.strip()]
+    texts = texts_of(output, *(data[a:b] for a, b in pairwise(edges)))
+    texts += [event["text"] for event in output.close() if event["type"] == "text"]
+    assert texts == [line.decode(errors="replace") for line in data.split(b"\n") if line.strip()]
 
 
 @given(st.lists(st.binary()))
@@ -77,29 +77,29 @@ def test_json_lines_of_any_bytes_raise_nothing(pieces: list[bytes]) -> None:
 def test_a_line_may_be_long_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_LINE_BYTES", 1000)
     output = LinesOutput(Lines())
-    assert told(output, *[b"x" * 100] * 10, b"\n") == ["x" * 1000]
-    told(output, *[b"x" * 100] * 10)
+    assert texts_of(output, *[b"x" * 100] * 10, b"\n") == ["x" * 1000]
+    texts_of(output, *[b"x" * 100] * 10)
     with pytest.raises(LineTooLongError):
-        told(output, b"x")
+        texts_of(output, b"x")
 
 
 def test_many_short_lines_are_not_one_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_LINE_BYTES", 10)
-    assert len(told(LinesOutput(Lines()), *[b"12345\n678"] * 100)) == 100
+    assert len(texts_of(LinesOutput(Lines()), *[b"12345\n678"] * 100)) == 100
 
 
 @pytest.mark.parametrize("chunk", [b"a\n" + b"x" * 11 + b"\nb\n", b"a\n" + b"x" * 11])
 def test_a_later_line_of_one_chunk_may_not_be_longer_either(chunk: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_LINE_BYTES", 10)
     with pytest.raises(LineTooLongError):
-        told(LinesOutput(Lines()), chunk)
+        texts_of(LinesOutput(Lines()), chunk)
 
 
 def test_what_was_too_long_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_LINE_BYTES", 10)
     output = LinesOutput(Lines())
     with pytest.raises(LineTooLongError):
-        told(output, b"x" * 11)
+        texts_of(output, b"x" * 11)
     assert list(output.close()) == [events.result("over")]
 
 

@@ -47,7 +47,7 @@ def test_it_is_called_by_the_program_that_is_meant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "reason"),
     [
         ({"input": "argument"}, "input: `argument` is neither stdin nor interactive"),
         ({"output": "json"}, "output: `json` is neither text nor jsonl"),
@@ -60,10 +60,10 @@ def test_it_is_called_by_the_program_that_is_meant() -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_wrong_option_is_told(options: dict[str, Any], said: str) -> None:
+def test_a_wrong_option_is_told(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         program_spec("cat", **options)
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
 
 
 def test_a_home_that_nobody_has_is_told() -> None:

@@ -20,8 +20,8 @@ def test_a_text_is_told_as_it_is() -> None:
 
 
 def test_texts_and_data_are_a_line_each_in_their_order() -> None:
-    said = message(Part(text="Add"), Part(data={"a": [1, None], "b": "é"}), Part(text="please"), Part(data=None))
-    assert prompt_of(said) == 'Add\n{"a":[1,null],"b":"é"}\nplease\nnull'
+    request = message(Part(text="Add"), Part(data={"a": [1, None], "b": "é"}), Part(text="please"), Part(data=None))
+    assert prompt_of(request) == 'Add\n{"a":[1,null],"b":"é"}\nplease\nnull'
 
 
 def test_a_message_without_text_is_an_empty_prompt() -> None:
@@ -29,9 +29,9 @@ def test_a_message_without_text_is_an_empty_prompt() -> None:
 
 
 def test_files_are_told_only_to_programs_that_are_told_of_them() -> None:
-    said = message(Part(text="Read"), FILE, LINK)
-    assert prompt_of(said) == "Read"
-    assert prompt_of(said, ["a.txt", "b.txt"]) == (
+    request = message(Part(text="Read"), FILE, LINK)
+    assert prompt_of(request) == "Read"
+    assert prompt_of(request, ["a.txt", "b.txt"]) == (
         "Read\nhttps://example.com/a.pdf\nFiles that came with this: a.txt, b.txt"
     )
 

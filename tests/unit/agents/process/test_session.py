@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_manager import Manager
+from unit.agents.process.fake_manager import Manager
 
 from dragoman import Agent, Client, Part, User
 from dragoman.agents.process import events
@@ -134,7 +134,7 @@ async def test_what_a_program_remembers_is_told_to_the_next_of_the_conversation(
 
 
 @pytest.mark.parametrize(
-    ("said", "next_time"),
+    ("output", "next_time"),
     [
         ((events.started(5), events.error("No conversation found", "exit")), None),
         ((events.error("No conversation found"),), None),
@@ -147,16 +147,16 @@ async def test_what_a_program_remembers_is_told_to_the_next_of_the_conversation(
     ids=["exit", "error", "after a thought", "after a word", "timeout", "start", "rejected"],
 )
 async def test_a_conversation_that_a_program_cannot_go_on_with_begins_afresh(
-    said: tuple[Event, ...], next_time: str | None
+    output: tuple[Event, ...], next_time: str | None
 ) -> None:
     manager = Manager(events.result("hi", remembers="abc"), EXITED)
     async with Client(agent_of(manager)) as client:
         first = await client.send("one")
-        manager.said = said
+        manager.output = output
         second = await client.send("two", context=first)
         assert second.state in (State.FAILED, State.REJECTED)
         assert str(second.error).endswith(CONVERSATION_RESET) is (next_time is None)
-        manager.said = (EXITED,)
+        manager.output = (EXITED,)
         assert (await client.send("three", context=first)).state is State.COMPLETED
     assert [options["remembered"] for _, _, options in manager.started] == [None, "abc", next_time]
 
@@ -281,16 +281,17 @@ async def test_too_deep_a_chain_of_agents_is_refused(start: Any, depth: Any) -> 
         task = await engine.send("go", **{where: {"dragoman/depth": depth}})
         assert (task.state, task.error) == (State.REJECTED, "Invocation depth limit exceeded.")
     for message, request in ((depth, 0), (0, depth)):
-        said = {"metadata": {"dragoman/depth": request}, "message_metadata": {"dragoman/depth": message}}
-        assert (await engine.send("go", **said)).state is State.REJECTED
+        output = {"metadata": {"dragoman/depth": request}, "message_metadata": {"dragoman/depth": message}}
+        assert (await engine.send("go", **output)).state is State.REJECTED
     assert manager.started == []
     assert (await engine.send("go")).state is State.COMPLETED
 
 
 @pytest.mark.parametrize(
-    ("depth", "told"), [(3, "4"), (2.0, "3"), (0, "1"), (-5, "1"), ("2", "3"), ("deep", "1"), (True, "1"), (None, "1")]
+    ("depth", "expected"),
+    [(3, "4"), (2.0, "3"), (0, "1"), (-5, "1"), ("2", "3"), ("deep", "1"), (True, "1"), (None, "1")],
 )
-async def test_a_program_learns_how_deep_it_is(start: Any, depth: Any, told: str) -> None:
+async def test_a_program_learns_how_deep_it_is(start: Any, depth: Any, expected: str) -> None:
     manager = Manager(EXITED)
     await (await start(agent_of(manager))).send("go", metadata={"dragoman/depth": depth})
-    assert manager.started[0][2]["facts"]["DEPTH"] == told
+    assert manager.started[0][2]["facts"]["DEPTH"] == expected

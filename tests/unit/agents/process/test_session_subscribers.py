@@ -16,10 +16,10 @@ class Listener:
     """Writes down what it is told."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, str]] = []
+        self.received: list[tuple[str, str]] = []
 
     def __call__(self, session_id: str, event: events.Event) -> None:
-        self.heard.append((session_id, event["type"]))
+        self.received.append((session_id, event["type"]))
 
 
 def test_a_listener_hears_its_own_session_and_no_other() -> None:
@@ -27,7 +27,7 @@ def test_a_listener_hears_its_own_session_and_no_other() -> None:
     announcer.subscribe("one", listener)
     announcer.emit("two", events.text("not for it"))
     announcer.emit("one", events.text("hello"))
-    assert listener.heard == [("one", "text")]
+    assert listener.received == [("one", "text")]
 
 
 def test_a_session_without_listeners_can_say_what_it_wants() -> None:
@@ -45,7 +45,7 @@ def test_the_end_is_told_and_then_everybody_is_dropped(end: events.Event) -> Non
     announcer.emit("one", events.started())
     announcer.emit("one", end)
     announcer.emit("one", events.text("a ghost"))
-    assert listener.heard == [("one", "session_started"), ("one", end["type"])]
+    assert listener.received == [("one", "session_started"), ("one", end["type"])]
     assert len(announcer) == 0
 
 
@@ -54,11 +54,11 @@ def test_who_comes_late_to_a_session_at_work_learns_at_once_that_it_is() -> None
     announcer.subscribe("one", early)
     announcer.emit("one", events.started())
     announcer.subscribe("one", late)
-    assert late.heard == [("one", "thinking")]
+    assert late.received == [("one", "thinking")]
     announcer.emit("one", events.exited())
     announcer.subscribe("one", later)
-    assert later.heard == []
-    assert early.heard == [("one", "session_started"), ("one", "session_exited")]
+    assert later.received == []
+    assert early.received == [("one", "session_started"), ("one", "session_exited")]
 
 
 def test_a_listener_that_fails_keeps_nobody_else_from_hearing(caplog: pytest.LogCaptureFixture) -> None:
@@ -73,32 +73,32 @@ def test_a_listener_that_fails_keeps_nobody_else_from_hearing(caplog: pytest.Log
     with caplog.at_level(logging.ERROR, "dragoman.process"):
         announcer.emit("one", events.started())
         announcer.subscribe("one", broken)  # it comes late, and fails at once
-    assert listener.heard == other.heard == [("one", "session_started")]
+    assert listener.received == other.received == [("one", "session_started")]
     assert [record.message for record in caplog.records] == ["a listener of session one failed"] * 3
 
 
 def test_a_listener_may_leave_while_it_is_told() -> None:
-    announcer, other, heard = SessionSubscribers(), Listener(), list[str]()
+    announcer, other, received = SessionSubscribers(), Listener(), list[str]()
 
     def once(session_id: str, event: events.Event) -> None:
-        heard.append(event["type"])
+        received.append(event["type"])
         leave()
 
     leave = announcer.subscribe("one", once)
     announcer.subscribe("one", other)
     announcer.emit("one", events.text("a"))
     announcer.emit("one", events.text("b"))
-    assert heard == ["text"]
-    assert len(other.heard) == 2
+    assert received == ["text"]
+    assert len(other.received) == 2
 
 
 def test_a_listener_may_bring_another_while_it_is_told() -> None:
     announcer, other = SessionSubscribers(), Listener()
     announcer.subscribe("one", lambda *_: announcer.subscribe("one", other))
     announcer.emit("one", events.text("a"))
-    assert other.heard == []
+    assert other.received == []
     announcer.emit("one", events.text("b"))
-    assert other.heard == [("one", "text")]
+    assert other.received == [("one", "text")]
 
 
 def test_the_last_who_leaves_takes_the_session_along() -> None:
@@ -117,7 +117,7 @@ def test_leaving_twice_takes_nobody_else_along() -> None:
     leave()
     leave()
     announcer.emit("one", events.text("a"))
-    assert listener.heard == [("one", "text")]
+    assert listener.received == [("one", "text")]
 
 
 def test_leaving_a_session_that_has_ended_does_not_leave_the_next_one() -> None:
@@ -127,7 +127,7 @@ def test_leaving_a_session_that_has_ended_does_not_leave_the_next_one() -> None:
     announcer.subscribe("one", listener)
     leave()
     announcer.emit("one", events.text("again"))
-    assert listener.heard == [("one", "session_exited"), ("one", "text")]
+    assert listener.received == [("one", "session_exited"), ("one", "text")]
 
 
 async def test_who_tells_learns_whom_to_wait_for() -> None:
@@ -141,11 +141,11 @@ async def test_who_tells_learns_whom_to_wait_for() -> None:
 
 
 async def test_a_listener_that_is_a_coroutine_runs_even_when_nobody_waits_for_it() -> None:
-    announcer, heard, both = SessionSubscribers(), list[str](), asyncio.Event()
+    announcer, received, both = SessionSubscribers(), list[str](), asyncio.Event()
 
     async def listener(session_id: str, event: events.Event) -> None:
-        heard.append(event["type"])
-        if len(heard) == 3:
+        received.append(event["type"])
+        if len(received) == 3:
             both.set()
 
     announcer.emit("one", events.started())
@@ -154,7 +154,7 @@ async def test_a_listener_that_is_a_coroutine_runs_even_when_nobody_waits_for_it
     announcer.emit("one", events.exited())
     async with asyncio.timeout(5):
         await both.wait()
-    assert heard == ["thinking", "text", "session_exited"]
+    assert received == ["thinking", "text", "session_exited"]
 
 
 async def test_a_coroutine_that_fails_is_logged_and_not_raised_where_it_is_waited_for(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dragoman.agents.process.outputs import DEFAULT_QUESTION, TextOutput
 
 
-def told(output: TextOutput, *pieces: bytes) -> list[str]:
+def texts_of(output: TextOutput, *pieces: bytes) -> list[str]:
     """The texts of what was written so far."""
     return [event["text"] for piece in pieces for event in output.feed(piece)]
 
@@ -19,7 +19,7 @@ def told(output: TextOutput, *pieces: bytes) -> list[str]:
 def whole(*pieces: bytes, interactive: bool = False) -> list[str]:
     """The texts of everything, up to the end."""
     output = TextOutput(interactive=interactive)
-    return [*told(output, *pieces), *(event["text"] for event in output.close())]
+    return [*texts_of(output, *pieces), *(event["text"] for event in output.close())]
 
 
 def question(output: TextOutput, murmur: str = "") -> str:
@@ -49,16 +49,16 @@ def test_bytes_that_are_no_text_are_marked_wherever_they_are_cut(words: list[byt
 
 def test_text_is_passed_on_as_it_comes() -> None:
     output = TextOutput()
-    assert told(output, b"one ") == ["one "]
-    assert told(output, b"two\nthree") == ["two\nthree"]
+    assert texts_of(output, b"one ") == ["one "]
+    assert texts_of(output, b"two\nthree") == ["two\nthree"]
 
 
 def test_a_character_in_two_pieces_is_told_once_it_is_whole() -> None:
     euro = "€".encode()
     output = TextOutput()
-    assert told(output, b"5 " + euro[:1]) == ["5 "]
-    assert told(output, euro[1:2]) == []
-    assert told(output, euro[2:]) == ["€"]
+    assert texts_of(output, b"5 " + euro[:1]) == ["5 "]
+    assert texts_of(output, euro[1:2]) == []
+    assert texts_of(output, euro[2:]) == ["€"]
 
 
 def test_half_a_character_at_the_end_is_told_as_one_that_is_missing() -> None:
@@ -67,9 +67,9 @@ def test_half_a_character_at_the_end_is_told_as_one_that_is_missing() -> None:
 
 def test_line_ends_are_kept_back_until_something_follows() -> None:
     output = TextOutput()
-    assert told(output, b"one\n\n") == ["one"]
-    assert told(output, b"\n") == []
-    assert told(output, b"two\n") == ["\n\n\ntwo"]
+    assert texts_of(output, b"one\n\n") == ["one"]
+    assert texts_of(output, b"\n") == []
+    assert texts_of(output, b"two\n") == ["\n\n\ntwo"]
     assert list(output.close()) == []
 
 
@@ -93,68 +93,68 @@ def test_a_huge_line_is_text_as_any_other(interactive: bool) -> None:
 
 def test_of_an_interactive_program_the_line_that_is_not_finished_is_kept_back() -> None:
     output = TextOutput(interactive=True)
-    assert told(output, b"Welcome\nYour na") == ["Welcome"]
-    assert told(output, b"me? ") == []
+    assert texts_of(output, b"Welcome\nYour na") == ["Welcome"]
+    assert texts_of(output, b"me? ") == []
     assert question(output) == "Your name?"
-    assert told(output, b"Hello Bob\n") == ["\nHello Bob"]
+    assert texts_of(output, b"Hello Bob\n") == ["\nHello Bob"]
 
 
 def test_after_a_question_before_everything_else_the_text_begins_with_a_word() -> None:
     output = TextOutput(interactive=True)
-    told(output, b"Your name? ")
+    texts_of(output, b"Your name? ")
     question(output)
-    told(output, b"Your age? ")
+    texts_of(output, b"Your age? ")
     question(output)
-    assert told(output, b"Hello\n", b"Bob\n") == ["Hello", "\nBob"]
+    assert texts_of(output, b"Hello\n", b"Bob\n") == ["Hello", "\nBob"]
 
 
 def test_a_line_that_is_finished_in_pieces_is_told() -> None:
     output = TextOutput(interactive=True)
-    assert told(output, b"He", b"llo", b"\nnext") == ["Hello"]
+    assert texts_of(output, b"He", b"llo", b"\nnext") == ["Hello"]
     assert [event["text"] for event in output.close()] == ["\nnext"]
 
 
 def test_what_was_a_question_is_not_told_again_as_text() -> None:
     output = TextOutput(interactive=True)
-    told(output, b"Your name? ")
+    texts_of(output, b"Your name? ")
     question(output)
     assert list(output.close()) == []
 
 
 def test_the_question_is_the_line_that_is_not_finished_before_all_else() -> None:
     output = TextOutput(interactive=True)
-    told(output, b"Which one\n", b"a or b? ")
+    texts_of(output, b"Which one\n", b"a or b? ")
     assert question(output, "on stderr") == "a or b?"
 
 
 def test_a_prompt_on_stderr_is_the_question_when_no_line_is_open() -> None:
     output = TextOutput(interactive=True)
-    told(output, b"2\n")
+    texts_of(output, b"2\n")
     assert question(output, ">>> ") == ">>>"
 
 
 def test_else_the_question_is_the_last_line() -> None:
     output = TextOutput(interactive=True)
-    assert told(output, b"Hello\r\nWhat is your name?\r\n\n") == ["Hello\r\nWhat is your name?\r"]
+    assert texts_of(output, b"Hello\r\nWhat is your name?\r\n\n") == ["Hello\r\nWhat is your name?\r"]
     assert question(output) == "What is your name?"
 
 
 def test_a_program_that_says_nothing_still_waits_for_input() -> None:
     output = TextOutput(interactive=True)
     assert question(output) == DEFAULT_QUESTION
-    told(output, b"   ")
+    texts_of(output, b"   ")
     assert question(output, " \n") == DEFAULT_QUESTION
 
 
 def test_a_line_is_a_question_only_once() -> None:
     output = TextOutput(interactive=True)
-    told(output, b"Name?\n")
+    texts_of(output, b"Name?\n")
     assert [question(output), question(output)] == ["Name?", DEFAULT_QUESTION]
 
 
 def test_a_character_in_two_pieces_around_a_question_is_not_lost() -> None:
     euro = "€".encode()
     output = TextOutput(interactive=True)
-    assert told(output, b"a?\n" + euro[:2]) == ["a?"]
+    assert texts_of(output, b"a?\n" + euro[:2]) == ["a?"]
     assert question(output) == "a?"
-    assert told(output, euro[2:] + b"\n") == ["\n€"]
+    assert texts_of(output, euro[2:] + b"\n") == ["\n€"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace as otel
-from otlp_collector import collected_spans
+from support.otlp_collector import collected_spans
 
 from dragoman import Agent, Client
 from dragoman.agents.process.spec import program_spec
@@ -55,8 +55,8 @@ async def test_with_opentelemetry_its_parent_is_a_span_of_the_task(client: Clien
     with collected_spans() as spans:
         async with client:
             with otel.get_tracer("test").start_as_current_span("asking"):
-                told = json.loads((await client.send("go")).text)
-        _, trace_id, span_id, _ = told["TRACEPARENT"].split("-")
+                variables = json.loads((await client.send("go")).text)
+        _, trace_id, span_id, _ = variables["TRACEPARENT"].split("-")
         found = {(each.trace_id, each.span_id) for each in spans.spans}
         assert (trace_id, span_id) in found
         assert trace_id == spans.one("asking").trace_id
@@ -75,8 +75,8 @@ async def test_an_interactive_program_keeps_the_trace_of_the_task_that_started_i
         trace.extract({"traceparent": f"00-{9:032x}-{9:016x}-01"})
         second = await client.send("two", context=first)
         trace.extract({})
-    said = [first.text, second.text]
-    assert said == [f"{word} {PARENT['traceparent']}" for word in ("one", "two")]
+    texts = [first.text, second.text]
+    assert texts == [f"{word} {PARENT['traceparent']}" for word in ("one", "two")]
 
 
 @pytest.mark.parametrize(

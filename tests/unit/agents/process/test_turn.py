@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_manager import Manager
+from unit.agents.process.fake_manager import Manager
 
 from dragoman import Agent, Client, Part
 from dragoman.agents.process import events
@@ -29,8 +29,8 @@ EXITED = events.exited()
 class Stopping(Manager):
     """One that can also be asked to end a program, and to forget a listener."""
 
-    def __init__(self, *said: Event) -> None:
-        super().__init__(*said)
+    def __init__(self, *output: Event) -> None:
+        super().__init__(*output)
         self.stopped: list[tuple[str, str]] = []
         self.left: list[str] = []
 
@@ -46,11 +46,11 @@ class Stopping(Manager):
 class Talking(Stopping):
     """One whose programs stay open and can be told more; `goes` says that they take any next message."""
 
-    def __init__(self, *said: Event, goes: bool = False) -> None:
-        super().__init__(*said)
+    def __init__(self, *output: Event, goes: bool = False) -> None:
+        super().__init__(*output)
         self.goes = goes
         self.open: int | None = None
-        self.told: list[str] = []
+        self.lines: list[str] = []
         self.kept: list[Event] = []
         self.answers: tuple[Event, ...] = (events.exited(),)
 
@@ -71,7 +71,7 @@ class Talking(Stopping):
         return ""
 
     def say(self, session: ProgramSession, line: str) -> None:
-        self.told.append(line)
+        self.lines.append(line)
         self.say_of(session.id, *self.answers)
 
 
@@ -80,27 +80,14 @@ def agent_of(manager: Any, **options: Any) -> Agent:
     return Agent("fox", Backend(runs.run, prepare=runs.prepare, canceled=runs.canceled, close=runs.close))
 
 
-async def task_of(*said: Event, folder: Path | None = None, text: str = "go", **options: Any) -> Any:
+async def task_of(*output: Event, folder: Path | None = None, text: str = "go", **options: Any) -> Any:
     """The task that ends with what a program says."""
     folders = None if folder is None else SessionFolders(folder)
-    async with Client(agent_of(Manager(*said), folders=folders, **options)) as client:
+    async with Client(agent_of(Manager(*output), folders=folders, **options)) as client:
         return await client.send(text)
 
 
 # -- what it says ------------------------------------------------------------------------------------------------------
-
-
-async def test_text_is_streamed_as_it_comes() -> None:
-    manager = Manager(events.text("one "))
-    pieces: list[str] = []
-    async with Client(agent_of(manager)) as client:
-        stream = client.stream("go")
-        async for event in stream:
-            if event.text:
-                pieces.append(event.text)
-                manager.say_of(manager.sessions[0], events.text("two") if len(pieces) == 1 else EXITED)
-    assert pieces == ["one ", "two"]
-    assert stream.task.text == "one two"
 
 
 @pytest.mark.requirement("S3-43")
@@ -114,8 +101,8 @@ async def test_text_is_streamed_as_it_comes() -> None:
     ids=["text", "blocks", "other blocks"],
 )
 async def test_a_message_of_the_agent_is_a_result_by_itself(content: Any) -> None:
-    said = {"type": "assistant", "message": {"content": content}}
-    task = await task_of(said, EXITED)
+    output = {"type": "assistant", "message": {"content": content}}
+    task = await task_of(output, EXITED)
     assert task.state is State.COMPLETED
     assert [artifact.text for artifact in task.artifacts] == ["Hi there"]
 
@@ -149,20 +136,8 @@ async def test_an_event_that_says_nothing_is_passed_over(event: Event) -> None:
     assert (task.state, task.artifacts) == (State.COMPLETED, ())
 
 
-async def test_what_the_program_does_is_progress(start: Any) -> None:
-    engine = await start(agent_of(Manager(events.thinking("hm"), events.tool_status("Reading a.txt"), EXITED)))
-    task = await engine.send("go")
-    said = [
-        event.status.message.text
-        for event in await engine.journal(task)
-        if hasattr(event, "status") and event.status.message
-    ]
-    assert said == ["hm", "Reading a.txt"]
-    assert task.state is State.COMPLETED
-
-
 @pytest.mark.parametrize(
-    ("said", "texts"),
+    ("output", "texts"),
     [
         ([events.result("Hello")], ["Hello"]),
         ([events.text("Good "), events.text("day\n"), events.result("Good day")], ["Good day\n"]),
@@ -173,8 +148,8 @@ async def test_what_the_program_does_is_progress(start: Any) -> None:
     ],
     ids=["alone", "as streamed", "not as streamed", "as said", "not as said", "as said last"],
 )
-async def test_the_answer_is_told_once(said: list[Event], texts: list[str]) -> None:
-    task = await task_of(*said, EXITED)
+async def test_the_answer_is_told_once(output: list[Event], texts: list[str]) -> None:
+    task = await task_of(*output, EXITED)
     assert [artifact.text for artifact in task.artifacts] == texts
 
 
@@ -263,7 +238,7 @@ async def test_a_program_that_ends_completes_the_task(end: Event) -> None:
 
 @pytest.mark.requirement("S3-22")
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "lines"),
     [
         (events.error("no bread"), "no bread"),
         ({"type": "error", "error": "no bread"}, "no bread"),
@@ -272,11 +247,11 @@ async def test_a_program_that_ends_completes_the_task(end: Event) -> None:
     ],
     ids=["message", "text", "number", "nothing"],
 )
-async def test_a_program_that_fails_fails_the_task(event: Event, told: str) -> None:
+async def test_a_program_that_fails_fails_the_task(event: Event, lines: str) -> None:
     before = await task_of(event)
-    assert (before.state, before.error, before.artifacts) == (State.FAILED, told, ())
+    assert (before.state, before.error, before.artifacts) == (State.FAILED, lines, ())
     after = await task_of(events.text("Good "), event, events.text("day"))
-    assert (after.state, after.error, after.artifacts[0].text) == (State.FAILED, told, "Good ")
+    assert (after.state, after.error, after.artifacts[0].text) == (State.FAILED, lines, "Good ")
 
 
 @pytest.mark.requirement("S3-22")
@@ -323,7 +298,7 @@ async def test_a_manager_that_cannot_be_asked_to_stop_is_not(start: Any, until: 
 async def test_a_manager_may_call_back_from_another_thread() -> None:
     class Elsewhere(Manager):
         def start_process(self, session: ProgramSession, prompt: str, **options: Any) -> None:
-            thread = threading.Thread(target=self.say_of, args=(session.id, *self.said), daemon=True)
+            thread = threading.Thread(target=self.say_of, args=(session.id, *self.output), daemon=True)
             thread.start()
 
     words = [f"{number} " for number in range(1000)]
@@ -356,8 +331,8 @@ async def test_a_program_that_is_far_ahead_is_asked_to_wait() -> None:
 
 async def test_nobody_waits_for_a_task_that_listens_no_more(start: Any) -> None:
     class Chatty(Manager):
-        def say_of(self, session_id: str, *said: Event) -> None:
-            self.waits: list[Any] = [self.listeners[session_id](session_id, event) for event in said]
+        def say_of(self, session_id: str, *output: Event) -> None:
+            self.waits: list[Any] = [self.listeners[session_id](session_id, event) for event in output]
 
     manager = Chatty(events.ask("How many days?"), *[events.text("x")] * 300)
     engine = await start(agent_of(manager))
@@ -380,7 +355,7 @@ async def test_a_question_is_answered_to_the_program_that_asked() -> None:
         assert manager.left == manager.sessions  # nobody listens while nobody works
         task = await client.send("3", task=asked)
     assert (task.state, task.text) == (State.COMPLETED, "A trip. 3 days it is.")
-    assert manager.told == ["3"]
+    assert manager.lines == ["3"]
     assert len(manager.started) == 1
     assert manager.stopped == []
 
@@ -403,7 +378,7 @@ async def test_an_answer_to_a_program_that_has_gone_fails(pid: int | None) -> No
         task = await client.send("3", task=asked)
     assert (task.state, task.error) == (State.FAILED, PROGRAM_ENDED)
     assert PROGRAM_ENDED == "the program that asked has ended meanwhile"
-    assert (manager.told, manager.stopped) == ([], [])
+    assert (manager.lines, manager.stopped) == ([], [])
 
 
 async def test_a_manager_whose_programs_cannot_be_told_more_is_given_the_answer_anew() -> None:
@@ -411,7 +386,7 @@ async def test_a_manager_whose_programs_cannot_be_told_more_is_given_the_answer_
     async with Client(agent_of(manager)) as client:
         asked = await client.send("Plan a trip")
         assert asked.state is State.INPUT_REQUIRED
-        manager.said = (events.text("3 days"), EXITED)
+        manager.output = (events.text("3 days"), EXITED)
         task = await client.send("3", task=asked)
     assert (task.state, task.text) == (State.COMPLETED, "3 days")
     assert [(prompt, session.initial_prompt) for session, prompt, _ in manager.started] == [
@@ -460,4 +435,4 @@ async def test_a_program_that_goes_on_takes_the_next_message_of_its_conversation
         assert [task.artifacts[0].text for task in (first, second)] == ["2", "4"]
         third = await client.send("2 + 2", task=second)
     assert third.artifacts[0].text == "4\n4"
-    assert (len(manager.started), manager.told) == (1, ["2 + 2", "2 + 2"])
+    assert (len(manager.started), manager.lines) == (1, ["2 + 2", "2 + 2"])

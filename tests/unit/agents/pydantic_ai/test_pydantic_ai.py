@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pydantic_ai
 import pytest
-from pydantic import BaseModel
 from pydantic_ai import CallDeferred, DeferredToolRequests, TextOutput
 from pydantic_ai.messages import ModelMessage, ModelRequest
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-from dragoman import Agent, Client, Part, State, User
+from dragoman import Agent, Part, State
 from dragoman.agents.pydantic_ai import PydanticAiRuns
-from dragoman.engine.call import CallContext
-from dragoman.stores.sqlite.store import SqliteStore
 
 Model = Callable[[list[ModelMessage], AgentInfo], AsyncIterator[Any]]
 
@@ -38,32 +33,7 @@ def _contents(messages: list[ModelMessage], kind: str) -> list[Any]:
     return [part.content for message in messages for part in message.parts if part.part_kind == kind]
 
 
-async def echo(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-    """Say everything the user has said so far."""
-    yield json.dumps(_contents(messages, "user-prompt"))
-
-
 # -- text --------------------------------------------------------------------------------------------------------------
-
-
-async def test_text_arrives_while_the_model_still_speaks() -> None:
-    go_on = asyncio.Event()
-
-    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        yield "Hello "
-        await go_on.wait()
-        yield "there."
-
-    async with Client(_served(_agent(model))) as client:
-        stream = client.stream("hi")
-        texts = []
-        async for event in stream:
-            texts.append(event.text)
-            if event.text == "Hello ":
-                go_on.set()
-        assert [text for text in texts if text][:2] == ["Hello ", "there."]
-        assert (stream.task.text, stream.task.state) == ("Hello there.", State.COMPLETED)
-        assert len(stream.task.artifacts) == 1
 
 
 async def test_what_is_said_before_and_after_a_tool_call_is_set_apart_and_the_call_is_hidden(start: Any) -> None:
@@ -111,21 +81,6 @@ async def test_the_parts_of_a_message_reach_the_model(start: Any) -> None:
 # -- output ------------------------------------------------------------------------------------------------------------
 
 
-class Trip(BaseModel):
-    city: str
-    days: int
-
-
-async def test_structured_output_is_data(start: Any) -> None:
-    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
-        yield "Planning."
-        yield {1: DeltaToolCall(info.output_tools[0].name, '{"city": "Porto", "days": 3}', tool_call_id="o1")}
-
-    task = await (await start(_served(_agent(model, output_type=Trip)))).send("plan")
-    assert (task.state, task.data) == (State.COMPLETED, {"city": "Porto", "days": 3})
-    assert len(task.artifacts) == 1
-
-
 async def test_an_output_that_a_function_makes_of_the_text_replaces_it(start: Any) -> None:
     async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         yield "quiet"
@@ -138,15 +93,6 @@ async def test_an_output_that_a_function_makes_of_the_text_replaces_it(start: An
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
-
-
-async def test_a_conversation_is_remembered_and_no_other(start: Any) -> None:
-    engine = await start(_served(_agent(echo)))
-    anna, bert = CallContext(user=User("anna")), CallContext(user=User("bert"))
-    assert (await engine.send("one", context="c", call=anna)).text == '[["one"]]'
-    assert (await engine.send("two", context="c", call=anna)).text == '[["one"], ["two"]]'
-    assert (await engine.send("three", context="other", call=anna)).text == '[["three"]]'
-    assert (await engine.send("four", context="c", call=bert)).text == '[["four"]]'
 
 
 async def test_the_oldest_turns_are_forgotten_and_the_system_prompt_never(start: Any) -> None:
@@ -167,10 +113,10 @@ async def test_the_oldest_turns_are_forgotten_and_the_system_prompt_never(start:
 
 async def test_a_failed_turn_is_not_remembered(start: Any) -> None:
     async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        said = _contents(messages, "user-prompt")
-        if said[-1] == ["bad"]:
+        texts = _contents(messages, "user-prompt")
+        if texts[-1] == ["bad"]:
             raise RuntimeError("no")
-        yield json.dumps(said)
+        yield json.dumps(texts)
 
     engine = await start(_served(_agent(model)))
     await engine.send("one", context="c")
@@ -181,26 +127,6 @@ async def test_a_failed_turn_is_not_remembered(start: Any) -> None:
 # -- dependencies ------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass
-class Deps:
-    who: str
-
-
-@pytest.mark.parametrize("deps", [Deps("anna"), lambda ctx: Deps(ctx.user.id)], ids=["value", "function"])
-async def test_dependencies_are_given_or_made_for_every_run(start: Any, deps: Any) -> None:
-    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        yield info.instructions or ""
-
-    agent = _agent(model, deps_type=Deps)
-
-    @agent.instructions
-    def who(ctx: pydantic_ai.RunContext[Deps]) -> str:
-        return f"You talk to {ctx.deps.who}."
-
-    task = await (await start(_served(agent, deps=deps))).send("hi", call=CallContext(user=User("anna")))
-    assert task.text == "You talk to anna."
-
-
 # -- pauses ------------------------------------------------------------------------------------------------------------
 
 
@@ -209,10 +135,10 @@ def _bank(done: list[int]) -> pydantic_ai.Agent[Any, Any]:
 
     async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
         results = _contents(messages, "tool-return")
-        said = _contents(messages, "user-prompt")[-1]
-        if said == ["what was it?"] or len(results) > 1:
+        texts = _contents(messages, "user-prompt")[-1]
+        if texts == ["what was it?"] or len(results) > 1:
             yield f"Results: {json.dumps(results)}"
-        elif said == ["wait"]:
+        elif texts == ["wait"]:
             yield "Still here."
         else:
             yield "One moment."
@@ -264,63 +190,7 @@ async def test_one_data_part_answers_all_calls_and_a_no_reaches_the_model_with_i
     assert task.text == 'One moment.\n\nResults: ["too much", {"EUR": 1.1}]'
 
 
-async def test_a_question_is_answered_after_a_restart(start: Any, tmp_path: Path) -> None:
-    done: list[int] = []
-    engine = await start(_served(_bank(done)), store=SqliteStore(tmp_path / "tasks.db"))
-    task = await engine.send("pay", context="c")
-    await engine.connection.close()
-    engine = await start(_served(_bank(done)), store=SqliteStore(tmp_path / "tasks.db"))
-    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": 2}),), task=task)
-    assert (task.text, done) == ('One moment.\n\nResults: ["paid 3", 2]', [3])
-    assert (await engine.send("what was it?", context="c")).text == 'Results: ["paid 3", 2]'
-
-
-async def test_another_message_of_the_conversation_does_not_disturb_a_question(start: Any) -> None:
-    done: list[int] = []
-    engine = await start(_served(_bank(done)))
-    task = await engine.send("pay", context="c")
-    assert (await engine.send("wait", context="c")).text == "Still here."
-    task = await engine.send(None, parts=(Part(data={"c1": True, "c2": 2}),), task=task)
-    assert task.text == 'One moment.\n\nResults: ["paid 3", 2]'
-
-
 # -- ends --------------------------------------------------------------------------------------------------------------
-
-
-async def test_a_cancel_reaches_the_tool(start: Any) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
-        yield {0: DeltaToolCall("wait", "{}", tool_call_id="c1")}
-
-    agent = _agent(model)
-
-    @agent.tool_plain
-    async def wait() -> str:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            ended.set()
-            raise
-        return ""
-
-    engine = await start(_served(agent))
-    task = await engine.send("go", wait=False)
-    await begun.wait()
-    assert (await engine.cancel(task)).state is State.CANCELED
-    await engine.idle()
-    assert ended.is_set()
-
-
-async def test_the_text_of_an_exception_stays_here(start: Any) -> None:
-    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        raise RuntimeError("password=hunter2")
-        yield ""
-
-    task = await (await start(_served(_agent(model)))).send("go")
-    assert task.state is State.FAILED
-    assert "hunter2" not in task.status.message.text
 
 
 async def test_a_run_that_uses_too_much_fails_in_plain_words(start: Any) -> None:

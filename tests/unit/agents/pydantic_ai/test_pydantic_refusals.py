@@ -132,12 +132,12 @@ class Line:
 
 async def test_dependencies_may_be_callable_themselves(start: Any) -> None:
     agent = _saying(["", CALL], ["done"], deps_type=Line)
-    said: list[str] = []
+    results: list[str] = []
 
     @agent.tool
     async def look(ctx: pydantic_ai.RunContext[Line]) -> str:
-        said.append(ctx.deps("sunny"))
-        return said[-1]
+        results.append(ctx.deps("sunny"))
+        return results[-1]
 
     await (await start(_served(agent, deps=Line()))).send("go")
-    assert said == ["SUNNY"]
+    assert results == ["SUNNY"]

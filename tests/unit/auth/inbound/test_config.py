@@ -27,7 +27,7 @@ def test_schemes_come_in_the_order_they_are_named_and_once(door: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "tables", "told"),
+    ("names", "tables", "expected"),
     [
         (["baerer"], {}, "there is no scheme `baerer`; did you mean `bearer`?"),
         (["zzz"], {}, "there are cookie, bearer"),
@@ -57,10 +57,10 @@ def test_schemes_come_in_the_order_they_are_named_and_once(door: Any) -> None:
         (["apikey"], {"apikey": {"name": "a\r\nb"}}, "cannot stand in a header"),
     ],
 )
-def test_what_is_wrong_is_told(door: Any, names: list[str], tables: dict[str, Any], told: str) -> None:
+def test_what_is_wrong_is_told(door: Any, names: list[str], tables: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError) as raised:
         door.schemes(*names, **tables)
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["cookie", "bearer", "apikey", "basic"])
@@ -90,13 +90,13 @@ async def test_keys_may_be_in_a_file_beside_the_settings(door: Any, issuer: Any,
 
 def test_a_private_key_or_no_key_in_the_file_is_told(door: Any, tmp_path: Path) -> None:
     private = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    for content, told in ((private, "has a private key"), (b"hello", "no public key in PEM form")):
+    for content, expected in ((private, "has a private key"), (b"hello", "no public key in PEM form")):
         (tmp_path / "k.pem").write_bytes(content)
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=expected):
             door.schemes("bearer", bearer={"audience": "x", "pem": str(tmp_path / "k.pem")})
-    for content, told in ((b"hello", "is not JSON"), (b"{}", "is no key set")):
+    for content, expected in ((b"hello", "is not JSON"), (b"{}", "is no key set")):
         (tmp_path / "k.json").write_bytes(content)
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=expected):
             door.schemes("bearer", bearer={"audience": "x", "jwks_file": str(tmp_path / "k.json")})
 
 

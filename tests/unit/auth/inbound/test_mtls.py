@@ -85,9 +85,9 @@ async def test_a_certificate_can_stand_for_a_user(site: Site) -> None:
 
 
 async def test_a_caller_without_a_certificate_is_asked_for_one(site: Site) -> None:
-    status, told = await site.ask(None)
+    status, reason = await site.ask(None)
     assert status == 401
-    assert "mtls" in told
+    assert "mtls" in reason
 
 
 async def test_a_certificate_of_another_authority_does_not_get_through_tls(site: Site) -> None:
@@ -96,8 +96,8 @@ async def test_a_certificate_of_another_authority_does_not_get_through_tls(site:
 
 
 async def test_a_certificate_of_another_kind_of_name_is_refused(site: Site) -> None:
-    status, told = await site.ask(AUTHORITY.issue_cert("somebody@example.com"))
-    assert (status, "no name" in told) == (401, True)
+    status, reason = await site.ask(AUTHORITY.issue_cert("somebody@example.com"))
+    assert (status, "no name" in reason) == (401, True)
 
 
 def shown(certificate: trustme.LeafCert) -> dict[str, Any]:
@@ -160,12 +160,12 @@ def test_files_that_are_missing_or_wrong_are_told(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.pem", tmp_path / "bad.pem"
     AUTHORITY.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(good))
     bad.write_text("nonsense")
-    for cert, key, ca, told in (
+    for cert, key, ca, reason in (
         (str(tmp_path / "none.pem"), None, None, "tls_cert: there is no file"),
         (str(bad), None, None, "must be a PEM file with a certificate"),
         (str(good), None, str(bad), "tls_ca"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=reason):
             tls_options(cert, key, ca)
     assert "http" not in tls_options(str(good), None, None)
     asking = tls_options(str(good), None, str(good), required=True)

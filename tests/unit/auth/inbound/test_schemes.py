@@ -29,9 +29,9 @@ def basic(name: str, password: str) -> tuple[str, str]:
 )
 async def test_a_users_key_is_taken_where_the_card_says(door: Any, table: dict[str, Any], place: Any) -> None:
     chain = door.chain("apikey", apikey=table)
-    said = place(door.key("alice"))
+    parts = place(door.key("alice"))
 
-    user = await chain(door.asked(*said.pop("headers", []), **said))
+    user = await chain(door.asked(*parts.pop("headers", []), **parts))
 
     assert (user.id, user.permissions) == ("alice", {"count"})
     card = chain.security()[0]["apikey"]["apiKeySecurityScheme"]

@@ -21,7 +21,7 @@ from dragoman.compat.executor import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.webhook_receiver import WebhookReceiver
 
 from dragoman.compat.executor import (
     PushAuthInfo,
@@ -31,43 +30,10 @@ HOOK = PushConfig("https://hooks.example.com/in", token="T0K3N", authentication=
 TASK = Task("t", "c", TaskStatus(TaskState.INPUT_REQUIRED))
 
 
-class Receiver:
-    """A receiver on this machine."""
-
-    def __init__(self) -> None:
-        self.came: list[tuple[dict[str, str], Any]] = []
-        self.news = threading.Condition()
-        self.status = 200
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with receiver.news:
-                    receiver.came.append(({name.lower(): value for name, value in self.headers.items()}, body))
-                    receiver.news.notify_all()
-                self.send_response(receiver.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_port}/"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def wait(self, condition: Callable[[], bool]) -> None:
-        with self.news:
-            assert self.news.wait_for(condition, SECONDS), self.came
-
-
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as receiver:
+        yield receiver
 
 
 async def kept(folder: Path | None = None) -> PushConfigStore:
@@ -140,16 +106,17 @@ async def test_a_webhook_that_may_not_be_called_is_refused_with_the_reason() -> 
 
 
 @pytest.mark.requirement("S2-55")
-async def test_a_task_is_posted_with_token_and_credentials(receiver: Receiver) -> None:
+async def test_a_task_is_posted_with_token_and_credentials(receiver: WebhookReceiver) -> None:
     sender = PushSender(allow=["127.0.0.1"])
     config = PushConfig(receiver.url, token="T0K3N", authentication=PushAuthInfo(("Bearer", "Basic"), "S3CR3T"))
     assert await sender.send(TASK, config) == "ok"
-    ((headers, body),) = receiver.came
-    assert body == TASK.to_map()
+    (delivery,) = receiver.requests
+    headers = delivery.headers
+    assert delivery.json == TASK.to_map()
     assert headers["content-type"] == "application/json"
     assert headers["x-a2a-notification-token"] == "T0K3N"
     assert headers["authorization"] == "Bearer S3CR3T"
-    receiver.status = 503
+    receiver.answer = 503
     assert await sender.send(TASK, config) == ("error", "push endpoint returned 503")
     await sender.close()
 
@@ -194,7 +161,7 @@ async def test_what_callers_register_is_in_the_store_and_what_is_in_the_store_th
 
 @pytest.mark.requirement("S2-29")
 @pytest.mark.requirement("S2-55")
-async def test_every_change_of_a_handlers_task_is_posted(echo: Any, receiver: Receiver) -> None:
+async def test_every_change_of_a_handlers_task_is_posted(echo: Any, receiver: WebhookReceiver) -> None:
     async with RequestHandler(echo, push_sender=PushSender(allow=["127.0.0.1"])) as handler:
         params = {
             "message": {"messageId": "m", "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "hi"}]},
@@ -203,33 +170,26 @@ async def test_every_change_of_a_handlers_task_is_posted(echo: Any, receiver: Re
         request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
         task = (await handler.handle(request))["result"]
 
-        def done() -> bool:
-            return bool(receiver.came) and receiver.came[-1][1]["status"]["state"] == "completed"
-
-        import asyncio
-
-        await asyncio.to_thread(receiver.wait, done)
-    assert receiver.came[-1][1]["id"] == task["id"]
-    assert {headers["x-a2a-notification-token"] for headers, _ in receiver.came} == {"T0K3N"}
-    assert all(body["kind"] == "task" for _, body in receiver.came)
+        deliveries = await asyncio.to_thread(receiver.wait_final)
+    assert deliveries[-1].json["id"] == task["id"]
+    assert {each.headers["x-a2a-notification-token"] for each in deliveries} == {"T0K3N"}
+    assert all(each.json["kind"] == "task" for each in deliveries)
 
 
-async def test_a_task_that_is_saved_by_hand_is_posted_too(echo: Any, receiver: Receiver) -> None:
-    import asyncio
-
+async def test_a_task_that_is_saved_by_hand_is_posted_too(echo: Any, receiver: WebhookReceiver) -> None:
     async with RequestHandler(echo, push_sender=PushSender(allow=["127.0.0.1"])) as handler:
         await handler.task_store.save(TASK)
         assert handler.push_configs is not None
         await handler.push_configs.set("t", PushConfig(receiver.url))
         await handler.task_store.save(Task("t", "c", TaskStatus(TaskState.COMPLETED)))
-        await asyncio.to_thread(receiver.wait, lambda: len(receiver.came) == 1)
-    assert receiver.came[0][1]["status"]["state"] == "completed"
+        (delivery,) = await asyncio.to_thread(receiver.wait)
+    assert delivery.state == "completed"
 
 
 @pytest.mark.requirement("S2-42", "S2-56", "S2-94")
 @pytest.mark.parametrize("shared", [False, True], ids=["new", "of the same task store"])
 async def test_a_handler_takes_the_two_parts_that_the_document_lists(
-    calling: Any, echo: Any, receiver: Receiver, shared: bool
+    calling: Any, echo: Any, receiver: WebhookReceiver, shared: bool
 ) -> None:
     tasks = TaskStore()
     configs = PushConfigStore(tasks) if shared else PushConfigStore()
@@ -241,9 +201,8 @@ async def test_a_handler_takes_the_two_parts_that_the_document_lists(
     configuration = {"pushNotificationConfig": {"id": "p", "url": receiver.url, "token": "T0K3N"}}
     task = (await caller.ask("message/send", message=said, configuration=configuration))["result"]
     assert await configs.list(task["id"]) == ("ok", (PushConfig(receiver.url, "p", "T0K3N"),))
-    await asyncio.to_thread(receiver.wait, lambda: len(receiver.came) > 0)
-    headers, body = receiver.came[-1]
-    assert (headers["x-a2a-notification-token"], body["id"]) == ("T0K3N", task["id"])
+    delivery = (await asyncio.to_thread(receiver.wait))[-1]
+    assert (delivery.headers["x-a2a-notification-token"], delivery.json["id"]) == ("T0K3N", task["id"])
 
 
 async def test_the_task_store_of_a_push_config_store_is_the_handlers(calling: Any, echo: Any) -> None:

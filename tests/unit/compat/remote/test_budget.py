@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from support.clocks import SettableClock
 
 from dragoman.compat.remote import BudgetExceededError, RemoteInvocationResult, SessionBudget, invoke_remote_agent
 from dragoman.compat.remote.budget import MAX_SESSIONS
@@ -149,16 +150,10 @@ def test_without_a_number_of_agents_their_pauses_still_hold() -> None:
 
 
 def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
-    class Wall(Clock):
-        back = 0
-
-        def now(self) -> int:
-            return super().now() - self.back
-
-    wall = Wall()
-    budget = SessionBudget(clock=wall)
+    clock = SettableClock()
+    budget = SessionBudget(clock=clock)
     budget.take("s", ONE)
-    wall.back = 3600 * 1000
+    clock.jump(-3600)
     budget.take("s", ONE)
 
 

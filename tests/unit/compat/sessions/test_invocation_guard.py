@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from support.clocks import SettableClock
 
 from dragoman.compat.sessions.invocation_guard import MAX_NAME_LENGTH, MAX_SOURCES, InvocationGuard, limit_of
 from dragoman.errors import InvalidParams, Overloaded
@@ -147,16 +148,10 @@ def test_zero_a_minute_is_any_number() -> None:
 
 
 def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
-    class Wall(Clock):
-        back = 0
-
-        def now(self) -> int:
-            return super().now() - self.back
-
-    wall = Wall()
-    guard = InvocationGuard(wall)
+    clock = SettableClock()
+    guard = InvocationGuard(clock)
     begin(guard, 5)
-    wall.back = 24 * 3600 * 1000
+    clock.jump(-24 * 3600)
     begin(guard, 5)
     with pytest.raises(Overloaded):
         guard.admit("fox", 0)

@@ -14,8 +14,9 @@ from dragoman.compat.sessions.dialect import SessionTaskRequest
 from dragoman.compat.sessions.invocation_guard import InvocationGuard
 from dragoman.compat.sessions.registry import AgentEngine, TaskRegistry
 from dragoman.engine.call import CallContext
-from dragoman.engine.operations import EngineSettings, Service
+from dragoman.engine.operations import Service
 from dragoman.engine.ports.store import Sweep
+from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import InvalidParams, Overloaded, TaskNotFound
 from dragoman.model.operation import CancelTaskRequest, GetTaskRequest, ListTasksRequest
 from dragoman.model.state import State

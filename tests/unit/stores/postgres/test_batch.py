@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import pytest
 from unit.stores.postgres.changes import NOW, Change, appended, created, new_row
 
 from dragoman.dialects.table import V1_0
@@ -36,7 +35,7 @@ def test_the_changes_of_a_task_are_one_sequence() -> None:
     assert batches(*changes) == [[[0, 2, 4], [1, 3]]]
 
 
-def test_what_must_be_first_in_its_sequence_waits_for_the_next_statement(rows: Any) -> None:
+def test_what_must_be_first_in_its_sequence_waits_for_the_next_statement(subtests: pytest.Subtests) -> None:
     firsts = {
         "a run that begins": appended(A, 2, State.WORKING, begins=True, serial=True),
         "an answer with a key": appended(A, 2, dedupe_key=KEY),
@@ -47,7 +46,7 @@ def test_what_must_be_first_in_its_sequence_waits_for_the_next_statement(rows: A
         "a record that does not follow": appended(A, 3),
     }
     for name, change in firsts.items():
-        with rows(name):
+        with subtests.test(name):
             assert batches(created(A), change, created(B)) == [[[0], [2]], [[1]]]
 
 

@@ -26,62 +26,12 @@ def queued(context: str) -> TaskRow:
     return new_row(context)
 
 
-async def test_a_task_waits_while_another_of_its_context_runs(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
-    first = await one.create("talk")
-    row = joiner("talk")
-    assert await two.kinds(created(row, **BEGINS)) == ["busy"]
-    assert await two.database.task(row.id) is None
-    second = queued("talk")
-    assert await two.kinds(created(second, queued=True, **JOINS)) == ["committed"]
-    assert await two.take() == []
-    assert await two.take(parallel=True) == [second.number]  # an agent whose runs do not wait for each other
-    assert await two.database.release(two.id, second.number, 2)
-    (outcome,) = await one.commit(next_record(first, State.COMPLETED))
-    assert (outcome.kind, outcome.queue) == ("committed", True)
-    assert await two.take() == [second.number]
-    begins = next_record(second, State.WORKING, epoch=3, begins=True, serial=True)
-    assert await two.kinds(begins) == ["committed"]
-    assert await one.kinds(created(joiner("talk"), **BEGINS)) == ["busy"]
-
-
 async def test_a_context_without_others_announces_nothing(cluster: Cluster) -> None:
     node = await cluster.node()
     row = await node.create("talk")
     other = await node.create("other talk")
     outcomes = await node.commit(next_record(row, State.COMPLETED), next_record(other, State.INPUT_REQUIRED))
     assert [outcome.queue for outcome in outcomes] == [False, False]
-
-
-async def test_the_oldest_of_a_context_is_taken_first(cluster: Cluster) -> None:
-    nodes = [await cluster.node() for _ in range(3)]
-    rows = [queued("talk") for _ in range(4)]
-    for node, row in zip([*nodes, nodes[0]], rows, strict=True):
-        await node.commit(created(row, queued=True, **JOINS))
-    for expected in rows:
-        taken = await asyncio.gather(*(node.take() for node in nodes))
-        (owner,) = [node for node, numbers in zip(nodes, taken, strict=True) if numbers]
-        assert [number for numbers in taken for number in numbers] == [expected.number]
-        begins = next_record(expected, State.WORKING, epoch=2, begins=True, serial=True)
-        assert await owner.kinds(begins) == ["committed"]
-        running = structs.replace(expected, generation=2, state=State.WORKING)
-        await owner.commit(next_record(running, State.COMPLETED, epoch=2))
-
-
-async def test_an_answered_task_waits_for_the_one_that_has_begun_meanwhile(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
-    asked = await one.create("talk")
-    await one.append(asked, State.INPUT_REQUIRED)
-    asked = structs.replace(asked, generation=2, state=State.INPUT_REQUIRED)
-    running = await two.create("talk", **BEGINS)
-    assert await one.database.claim(one.id, asked.number, 2, revoke=False) is not None
-    answer = {"epoch": 2, "serial": True}
-    assert await one.append(asked, State.WORKING, begins=True, **answer) == "busy"
-    assert await one.append(asked, State.WORKING, queued=True, **answer) == "committed"
-    assert await one.take() == []
-    (outcome,) = await two.commit(next_record(running, State.COMPLETED))
-    assert outcome.queue
-    assert await one.take() == [asked.number]
 
 
 async def test_of_two_joiners_at_the_same_time_one_begins(cluster: Cluster) -> None:

@@ -12,13 +12,11 @@ from unit.stores.postgres.cluster import Cluster, ClusterNode
 
 from dragoman.clock import SystemClock
 from dragoman.engine.ports.store import Sweep, TaskRow
-from dragoman.model.error import ConfigError
 from dragoman.model.state import State
-from dragoman.net.postgres import connect
 from dragoman.stores.postgres import numbers
 from dragoman.stores.postgres.database import ConnectionLost
 from dragoman.stores.postgres.numbers import TaskNumbers
-from dragoman.stores.postgres.sql import retention, schema
+from dragoman.stores.postgres.sql import retention
 from dragoman.stores.postgres.sql.partition import (
     DAYS_AHEAD,
     READ_TODAY,
@@ -28,7 +26,7 @@ from dragoman.stores.postgres.sql.partition import (
     partition_of,
 )
 from dragoman.stores.postgres.sql.retention import DROP_AFTER, SweepPauses
-from dragoman.stores.postgres.sql.schema import migrate
+from dragoman.testing import Clock
 
 COMPACT = Sweep(compact_before_ms=NOW + 1)
 PARTITIONS = """
@@ -186,18 +184,6 @@ async def test_days_are_not_read_when_no_rule_deletes_anything(cluster: Cluster)
     assert await cluster.value("SELECT cleared_at FROM days WHERE day = $1", day.day) is not None
 
 
-async def test_a_server_that_does_not_know_partitions_keeps_all_days(cluster: Cluster) -> None:
-    day = await past(cluster)
-    await day.task()
-    older = await cluster.node()
-    await cluster.value("UPDATE nodes SET tables = 1 WHERE id = $1", older.id)
-    await day.node.database.sweep(COMPACT)
-    assert await day.has_partition()
-    await older.die()
-    await day.node.database.sweep(COMPACT)
-    assert not await day.has_partition()
-
-
 async def test_a_reader_delays_the_end_of_a_day_and_nobody_waits_for_that(cluster: Cluster) -> None:
     day = await past(cluster)
     await day.task()
@@ -318,24 +304,14 @@ async def test_a_read_locks_the_partition_of_its_task_only(cluster: Cluster) -> 
         assert await node.append(row) == "committed"
 
 
-class TestClock(SystemClock):
-    """A clock that can be set forward."""
-
-    __test__ = False
-    later = 0
-
-    def now(self) -> int:
-        return super().now() + self.later
-
-
 async def test_reserved_numbers_are_given_up_before_their_day_can_go(cluster: Cluster) -> None:
-    node, clock = await cluster.node(), TestClock()
+    node, clock = await cluster.node(), Clock(SystemClock().now())
     task_numbers = TaskNumbers(node.database, clock)
     await task_numbers.open()
     first = task_numbers.next()
     await task_numbers.renew()
     assert task_numbers.next() == first + 1
-    clock.later = numbers.RENEW_MS
+    clock.move(numbers.RENEW_MS / 1000)
     await task_numbers.renew()
     assert task_numbers.next() >= first + numbers.BLOCK
 
@@ -367,61 +343,3 @@ async def test_retention_rests_unless_it_does_not_keep_up() -> None:
 
 
 # -- migration ---------------------------------------------------------------------------------------------------------
-
-
-async def _version_1(url: str) -> None:
-    """The tables before partitions, with the events of a task that has ended and of one that works."""
-    connection = await connect(url)
-    await connection.execute(schema._VERSION_1)
-    await connection.execute("UPDATE dragoman_meta SET value = 1 WHERE key IN ('version', 'oldest')")
-    await connection.execute("UPDATE dragoman_meta SET value = 2048 WHERE key = 'numbers'")
-    await connection.execute(
-        "INSERT INTO events SELECT t, g, '{}' FROM generate_series(1, 9) t, generate_series(1, 9) g"
-    )
-    await connection.close()
-
-
-OLD_INSERT = """
-INSERT INTO events SELECT i.task, i.generation, i.body
-FROM unnest($1::bigint[], $2::int[], $3::bytea[]) AS i (task, generation, body)
-"""
-OLD_READ = "SELECT generation, body FROM events WHERE task = $1 AND generation > $2 ORDER BY generation LIMIT $3"
-
-
-async def test_tables_are_migrated_while_older_servers_write(empty_postgres_url: str) -> None:
-    await _version_1(empty_postgres_url)
-    old, new = await connect(empty_postgres_url), await connect(empty_postgres_url)
-    await old.execute(OLD_INSERT, [10], [1], [b"{}"])
-    migrating = asyncio.ensure_future(migrate(new, "it"))
-    generation = 1
-    while not migrating.done():
-        generation += 1
-        await old.execute(OLD_INSERT, [10], [generation], [b"{}"])
-    await migrating
-    # The old server goes on with the numbers that it has, and with those that it gets.
-    await old.execute(OLD_INSERT, [2048], [1], [b"{}"])
-    number = await old.fetchval("UPDATE dragoman_meta SET value = value + 1024 WHERE key = 'numbers' RETURNING value")
-    assert day_of(number) == await new.fetchval(READ_TODAY)
-    await old.execute(OLD_INSERT, [number], [1], [b"{}"])
-    for task, records in ((10, generation), (9, 9), (2048, 1), (number, 1)):
-        assert len(await old.fetch(OLD_READ, task, 0, 10_000)) == records
-        assert await new.fetchval(f"SELECT count(*) FROM {partition_of(day_of(task))} WHERE task = $1", task) == records
-    await asyncio.gather(old.close(), new.close())
-
-
-async def test_a_migration_lets_others_work_while_it_waits_for_a_lock(
-    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schema, "LOCK_TRIES", 2)
-    monkeypatch.setattr(schema, "LOCK_PAUSE", 0)
-    monkeypatch.setattr(schema, "LOCK_MS", 20)
-    await _version_1(empty_postgres_url)
-    backup, old, new = [await connect(empty_postgres_url) for _ in range(3)]
-    async with backup.transaction():
-        await backup.fetchval("SELECT count(*) FROM events")
-        with pytest.raises(ConfigError, match="a transaction keeps its tables locked: wait for backups to end"):
-            await migrate(new, "it")
-        await old.execute(OLD_INSERT, [10], [1], [b"{}"])
-    await migrate(new, "it")
-    assert await schema.check_version(new, "it") == schema.VERSION
-    await asyncio.gather(backup.close(), old.close(), new.close())

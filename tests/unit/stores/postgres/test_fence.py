@@ -9,9 +9,8 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from msgspec import structs
 from unit.stores.postgres.changes import NOW, SCOPE, Change, created, new_row
-from unit.stores.postgres.cluster import Cluster, draft_of, next_record
+from unit.stores.postgres.cluster import Cluster, next_record
 
-from dragoman.engine.ownership.port import TaskClaim
 from dragoman.engine.ports.store import DedupeKey, Note, Scope, TaskQuery
 from dragoman.model.state import State
 from dragoman.net.postgres import PostgresConnection
@@ -19,26 +18,6 @@ from dragoman.stores.postgres.database import ConnectionLost, InvalidValue, Task
 from dragoman.stores.postgres.sql.session import SessionPool
 
 KEY = DedupeKey(b"key", NOW + 1000)
-
-
-async def test_a_stale_claim_is_refused_while_its_neighbors_in_the_batch_pass(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
-    rows = [await one.create() for _ in range(5)]
-    claimed = await two.database.claim(two.id, rows[2].number, 1, revoke=True)
-    assert claimed is not None
-    assert (claimed.claim.epoch, claimed.begun, claimed.stored.row) == (2, True, rows[2])
-    kinds = await one.kinds(*(next_record(row) for row in rows))
-    assert kinds == ["committed", "committed", "refused", "committed", "committed"]
-    assert await two.append(rows[2], State.CANCELED, epoch=2) == "committed"
-    assert len(await one.database.records(rows[2].number, 0, 10)) == 2
-
-
-async def test_a_record_that_does_not_follow_is_refused_alone(cluster: Cluster) -> None:
-    node = await cluster.node()
-    one, two = await node.create(), await node.create()
-    late = structs.replace(two, generation=2)
-    assert await node.kinds(next_record(one), next_record(late)) == ["committed", "refused"]
-    assert await node.kinds(next_record(one, epoch=2)) == ["refused"]
 
 
 async def test_of_two_who_claim_a_waiting_task_one_gets_it(cluster: Cluster) -> None:
@@ -56,17 +35,6 @@ async def test_of_two_who_claim_a_waiting_task_one_gets_it(cluster: Cluster) -> 
     assert claimed[row.number] == TaskOwner(owner, 1 + sum(won is not None for won in claims), 2, row.id)
 
 
-async def test_a_task_at_work_is_claimed_by_nobody_else_unless_revoked(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
-    row = await one.create()
-    assert await two.database.claim(two.id, row.number, 1, revoke=False) is None
-    assert await two.database.claim(two.id, row.number, 7, revoke=True) is not None
-    assert await one.append(row) == "refused"
-    assert await one.kinds(Change(row, notes=(Note(1, "once", b"x"),), epoch=1)) == ["refused"]
-    assert await two.append(row, State.COMPLETED, epoch=2) == "committed"
-    assert await one.database.claim(one.id, row.number, 2, revoke=True) is None
-
-
 async def test_a_node_that_claims_again_writes_with_its_last_claim_only(cluster: Cluster) -> None:
     node = await cluster.node()
     row = await node.create()
@@ -74,19 +42,6 @@ async def test_a_node_that_claims_again_writes_with_its_last_claim_only(cluster:
     assert claimed is not None
     assert await node.append(row, epoch=1) == "refused"
     assert await node.append(row, epoch=claimed.claim.epoch) == "committed"
-
-
-async def test_a_claim_that_has_not_begun_is_released_and_taken_by_another(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
-    row = await one.create(begins=False)
-    assert await one.database.owned(one.id) == {row.number: TaskClaim(1, 0, "agent", row.id)}
-    assert await one.database.release(one.id, row.number, 2) is False
-    assert await one.database.release(one.id, row.number, 1) is True
-    assert await one.database.release(one.id, row.number, 1) is False
-    assert await two.take() == [row.number]
-    assert await two.database.owned(two.id) == {row.number: TaskClaim(2, 0, "agent", row.id)}
-    begun = await one.create()
-    assert await one.database.release(one.id, begun.number, 1) is False
 
 
 async def test_an_update_that_waited_for_a_lock_decides_by_the_row_as_it_is_then(cluster: Cluster) -> None:
@@ -270,38 +225,7 @@ async def test_a_refused_change_leaves_no_key(cluster: Cluster) -> None:
     assert await cluster.value("SELECT count(*) FROM repeats") == 0
 
 
-async def test_a_reply_is_stored_with_the_key_of_its_draft(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
-    row = new_row()
-    assert await one.kinds(draft_of(row, dedupe_key=KEY)) == ["committed"]
-    assert await two.kinds(draft_of(new_row(), dedupe_key=KEY)) == ["repeated"]
-    discard = Change(row, draft=True, delete=True, dedupe_key=KEY, reply=b"hello", epoch=1)
-    assert await two.kinds(discard) == ["refused"]
-    assert await one.kinds(discard) == ["committed"]
-    assert await two.database.reply(KEY.digest, NOW) == b"hello"
-    assert await two.kinds(created(new_row(), dedupe_key=KEY)) == ["repeated"]
-
-
 # -- messages for tasks of others --------------------------------------------------------------------------------------
-
-
-async def test_posted_messages_are_numbered_and_posted_once(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
-    row = await one.create()
-    post = two.database.post
-    assert (await post(row, b"a", KEY, None, 1)).kind == "committed"
-    assert (await post(row, b"a", KEY, None, 1)).kind == "committed"  # sent again
-    assert (await post(row, b"a", KEY, None, 2)).kind == "repeated"
-    assert (await post(row, b"b", None, 1, 3)).kind == "committed"
-    assert (await post(row, b"c", None, 2, 4)).kind == "refused"
-    assert await one.database.mail(row.number, 0) == [(1, b"a"), (2, b"b")]
-    assert await one.database.mail(row.number, 1) == [(2, b"b")]
-    assert (await one.database.owned(one.id))[row.number].mail == 2
-    assert await one.append(row, State.COMPLETED, snapshot=b"s", mail=1) == "committed"
-    assert (await post(row, b"d", None, None, 5)).kind == "refused"
-    stored = await two.database.task(row.id)
-    assert stored is not None
-    assert (stored.mail, stored.snapshot_mail) == (2, 1)
 
 
 async def test_a_message_that_races_the_end_is_refused_or_stored(cluster: Cluster) -> None:

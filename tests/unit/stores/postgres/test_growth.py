@@ -34,15 +34,6 @@ async def test_events_that_no_rule_deletes_are_a_warning(cluster: Cluster) -> No
     assert (kept.level, kept.do.partition(",")[0]) == ("warn", "set limits_compact")
 
 
-async def test_events_are_kept_while_nodes_of_the_release_before_are_there(cluster: Cluster) -> None:
-    day = await past(cluster, ago=9)
-    await day.task()
-    stranger = await cluster.stranger()
-    await stranger.execute("UPDATE nodes SET tables = 1")
-    _, kept, _ = await examine_growth(stranger)
-    assert (kept.level, kept.says.endswith("are kept until all nodes are updated")) == ("ok", True)
-
-
 async def test_an_ordinary_store_has_nothing_to_say(cluster: Cluster) -> None:
     node = await cluster.node()
     await node.create(number=await node.database.numbers(1))

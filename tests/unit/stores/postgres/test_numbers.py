@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 from unit.stores.postgres.cluster import Cluster
-from unit.stores.postgres.test_days import COMPACT, TestClock
+from unit.stores.postgres.test_days import COMPACT
 
+from dragoman.clock import SystemClock
 from dragoman.model.error import ServerError
 from dragoman.stores.postgres import numbers
 from dragoman.stores.postgres.numbers import TaskNumbers
 from dragoman.stores.postgres.sql.partition import MS_PER_DAY, READ_TODAY, attach_days, day_of, partition_of
+from dragoman.testing import Clock
 
 
 async def away_for(cluster: Cluster, days: int) -> int:
@@ -30,7 +32,7 @@ async def away_for(cluster: Cluster, days: int) -> int:
 async def test_a_node_that_starts_after_months_gets_numbers_that_can_be_used(cluster: Cluster) -> None:
     await away_for(cluster, 60)
     node = await cluster.node()
-    task_numbers = TaskNumbers(node.database, TestClock())
+    task_numbers = TaskNumbers(node.database, Clock(SystemClock().now()))
     await task_numbers.open()
     await node.database.sweep(COMPACT)
     await node.create(number=task_numbers.next())
@@ -39,7 +41,7 @@ async def test_a_node_that_starts_after_months_gets_numbers_that_can_be_used(clu
 async def test_numbers_of_the_last_day_can_be_used_after_days_were_missing(cluster: Cluster) -> None:
     node = await cluster.node()
     last = await away_for(cluster, 60)
-    task_numbers = TaskNumbers(node.database, TestClock())
+    task_numbers = TaskNumbers(node.database, Clock(SystemClock().now()))
     await task_numbers.open()
     assert day_of(task_numbers.next()) == last
     await node.database.sweep(COMPACT)  # it attaches today
@@ -53,11 +55,11 @@ async def test_numbers_of_the_last_day_can_be_used_after_days_were_missing(clust
 
 
 async def test_a_node_that_was_suspended_for_days_uses_none_of_its_old_numbers(cluster: Cluster) -> None:
-    node, clock = await cluster.node(), TestClock()
+    node, clock = await cluster.node(), Clock(SystemClock().now())
     task_numbers = TaskNumbers(node.database, clock)
     await task_numbers.open()
     first = task_numbers.next()
-    clock.later = 2 * MS_PER_DAY
+    clock.move(2 * MS_PER_DAY / 1000)
     with pytest.raises(ServerError, match="try again"):
         task_numbers.next()
     (refill,) = asyncio.all_tasks() - {asyncio.current_task()}

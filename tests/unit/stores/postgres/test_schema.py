@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from dragoman.model.error import ConfigError
-from dragoman.net.postgres import connect
+from dragoman.net.postgres import PostgresConnection, connect
 from dragoman.stores.postgres.sql import schema
 from dragoman.stores.postgres.sql.database import POOL_SIZE, PostgresDatabase
 from dragoman.stores.postgres.sql.schema import VERSION, check_version, migrate
@@ -56,14 +55,11 @@ async def test_newer_tables_are_used_as_long_as_they_say_so(postgres_url: str) -
 async def test_tables_are_not_migrated_under_nodes_that_would_not_work_with_them(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def change(connection: Any) -> None:
-        await connection.execute("CREATE TABLE more (n int)")
-
     connection = await connect(postgres_url)
     join = "INSERT INTO nodes (id, name, agents, version, lease, keys, tables, seen) VALUES ({}, {}, '{{}}', {})"
     await connection.execute(join.format(1, "'old'", f"'0.2.0', 6, '{{}}', {VERSION}, clock_timestamp()"))
     await connection.execute(join.format(2, "'gone'", "'0.1.0', 6, '{}', 1, clock_timestamp() - interval '2 minutes'"))
-    later = schema._Migration(VERSION + 1, change)
+    later = schema._Migration(VERSION + 1, "CREATE TABLE more (n int)")
     monkeypatch.setattr(schema, "_MIGRATIONS", (*schema._MIGRATIONS, later))
     monkeypatch.setattr(schema, "VERSION", VERSION + 1)
     with pytest.raises(ConfigError, match=r"while nodes run that would not work .*: stop old \(Dragoman 0.2.0\), or"):
@@ -71,6 +67,59 @@ async def test_tables_are_not_migrated_under_nodes_that_would_not_work_with_them
     await connection.execute("UPDATE nodes SET dead = true WHERE id = 1")
     await migrate(connection, "it")
     assert await connection.fetchval("SELECT value FROM dragoman_meta WHERE key = 'oldest'") == VERSION + 1
+    await connection.close()
+
+
+async def version_3(url: str) -> PostgresConnection:
+    """A connection to tables as the release before made them."""
+    connection = await connect(url)
+    await migrate(connection, "it")
+    await connection.execute(
+        "ALTER TABLE users ADD COLUMN failures integer NOT NULL DEFAULT 0, "
+        "ADD COLUMN locked_until_ms bigint NOT NULL DEFAULT 0; "
+        "UPDATE dragoman_meta SET value = 3 WHERE key = 'version'; "
+        "UPDATE dragoman_meta SET value = 1 WHERE key = 'oldest'"
+    )
+    return connection
+
+
+async def test_tables_of_the_release_before_are_migrated_while_its_nodes_write(empty_postgres_url: str) -> None:
+    old, new = await version_3(empty_postgres_url), await connect(empty_postgres_url)
+    migrating, users = asyncio.ensure_future(migrate(new, "it")), 0
+    while not migrating.done():
+        users += 1
+        await old.execute("INSERT INTO users (name, password, created_ms) VALUES ($1, '', 0)", f"user{users}")
+    await migrating
+    assert await schema.check_version(old, "it") == VERSION
+    assert await new.fetchval("SELECT count(*) FROM users") == users
+    columns = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'users'::regclass AND attname = 'failures'"
+    assert await new.fetchval(columns) == 0
+    await asyncio.gather(old.close(), new.close())
+
+
+async def test_a_migration_lets_others_work_while_it_waits_for_a_lock(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "LOCK_TRIES", 2)
+    monkeypatch.setattr(schema, "LOCK_PAUSE", 0)
+    monkeypatch.setattr(schema, "LOCK_MS", 20)
+    backup = await version_3(empty_postgres_url)
+    old, new = [await connect(empty_postgres_url) for _ in range(2)]
+    async with backup.transaction():
+        await backup.fetchval("SELECT count(*) FROM users")
+        with pytest.raises(ConfigError, match="a transaction keeps its tables locked: wait for backups to end"):
+            await migrate(new, "it")
+        await old.execute("INSERT INTO users (name, password, created_ms) VALUES ('ada', '', 0)")
+    await migrate(new, "it")
+    assert await schema.check_version(new, "it") == VERSION
+    await asyncio.gather(backup.close(), old.close(), new.close())
+
+
+async def test_tables_from_before_the_first_release_are_refused(empty_postgres_url: str) -> None:
+    connection = await version_3(empty_postgres_url)
+    await connection.execute("UPDATE dragoman_meta SET value = 2 WHERE key = 'version'")
+    with pytest.raises(ConfigError, match=r"before its first release \(schema 2, .*: use another --store"):
+        await migrate(connection, "it")
     await connection.close()
 
 

@@ -14,7 +14,7 @@ from unit.stores.postgres.faulty import FaultyDatabase
 from unit.stores.postgres.heartbeat_task import HeartbeatTask
 
 from dragoman.dialects.table import V1_0
-from dragoman.engine.ownership.port import MessageRepeated, OwnershipLost
+from dragoman.engine.ports.ownership import MessageRepeated, OwnershipLost
 from dragoman.engine.ports.rows import Column, ExtraRow, TaskTable
 from dragoman.engine.ports.store import WOKEN, DedupeKey, Push, TaskRow
 from dragoman.model.error import CannotConnect, ServerError

@@ -221,7 +221,9 @@ async def test_an_error_that_nobody_expects_fails_the_batch_and_not_the_writer(
 
 
 @pytest.mark.parametrize("fault", ["unsent", "swallowed"])
-async def test_whatever_a_lost_connection_leaves_open_is_found_out(setup: Setup, fault: str, rows: Any) -> None:
+async def test_whatever_a_lost_connection_leaves_open_is_found_out(
+    setup: Setup, fault: str, subtests: pytest.Subtests
+) -> None:
     database = setup.simulated
     task, opened, answered, noted = (new_row() for _ in range(4))
     hook = Push(task.number, "hook", V1_0, "https://hooks/1", b"", 1, NOW)
@@ -247,7 +249,7 @@ async def test_whatever_a_lost_connection_leaves_open_is_found_out(setup: Setup,
     }
     for name, changes in steps.items():
         setup.database.fail("commit", fault)
-        with rows(name):
+        with subtests.test(name):
             outcomes = await setup.write(*changes, seconds=10)
             assert outcomes == ["committed"] * len(changes)
         match name:

@@ -76,11 +76,3 @@ async def test_calls_in_the_same_process_are_not_recorded(recorded: Recorded) ->
     async with Client(Agent("near", run=count)) as client:
         await client.send("go")
     assert not recorded.counts(recorded.metrics.client_operations)
-
-
-async def test_nothing_is_recorded_while_metrics_are_off(unrecorded: Recorded) -> None:
-    async with Client(Agent("far", run=count).app(store="memory:")) as client:
-        await client.send("go")
-        async for _ in client.stream("go"):
-            pass
-    assert not unrecorded.names()

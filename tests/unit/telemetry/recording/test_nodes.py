@@ -13,7 +13,7 @@ from unit.stores.postgres.test_heartbeat import Cluster as Beating
 from dragoman import Agent, Client, Context
 from dragoman.bus.local import LocalBus
 from dragoman.clock import SystemClock
-from dragoman.engine.operations import EngineSettings
+from dragoman.engine.settings import EngineSettings
 from dragoman.server.agent.in_process import connect
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.postgres.sql.nodes import PostgresNodes

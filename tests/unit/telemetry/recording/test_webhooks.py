@@ -92,11 +92,3 @@ async def test_a_late_webhook_is_late_after_a_restart(recorded: Recorded, world:
     await after.open()
     assert gauges(recorded, after) == (1, 1)
     await after.close()
-
-
-async def test_nothing_is_recorded_while_metrics_are_off(unrecorded: Recorded, world: World) -> None:
-    await world.send("echo")
-    world.receiver.status = 410
-    await world.send("echo", message_id="another")
-    await world.settle()
-    assert not unrecorded.names()

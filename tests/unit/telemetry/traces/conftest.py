@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.otlp_collector import SpanMemory, collected_spans
+from support.otlp_collector import SpanMemory, collected_spans
 
 
 @pytest.fixture

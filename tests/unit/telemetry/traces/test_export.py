@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-from tests.otlp_collector import OtlpCollector, trees
+from support.command import DRAGOMAN
+from support.otlp_collector import OtlpCollector, trees
+from support.server_process import ServerProcess
 
 from dragoman.cli.telemetry import exporters_of
 
-DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 AGENT = '''
 from dragoman import Agent
 
@@ -49,44 +48,16 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {**inherited, "DRAGOMAN_STORE": "memory:", **variables}
 
 
-class Served:
-    """A served agent: its address, and what it wrote to stderr once it has stopped."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stderr is not None
-        self._process = process
-        self._lines: list[str] = []
-        found = None
-        while found is None:  # a warning may come before it
-            self._lines.append(process.stderr.readline())
-            assert self._lines[-1], "".join(self._lines)
-            found = re.search(r"(?<=^serving greeter at )http://\S+", self._lines[-1])
-        self.url = found[0]
-
-    def stop(self) -> tuple[str, float]:
-        """Stop it; what it wrote, and how many seconds that took."""
-        began = time.monotonic()
-        self._process.terminate()
-        _, rest = self._process.communicate(timeout=15)
-        return "".join(self._lines) + rest, time.monotonic() - began
-
-
-@contextmanager
-def serving(folder: Path, variables: Mapping[str, str], code: str = AGENT) -> Iterator[Served]:
+def serving(folder: Path, variables: Mapping[str, str], code: str = AGENT) -> ServerProcess:
     (folder / "greeter.py").write_text(code)
-    process = subprocess.Popen(
-        [*DRAGOMAN, "serve", "greeter.py", "--port", "0"],
-        cwd=folder,
-        env=environment(variables),
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield Served(process)
-    finally:
-        process.kill()
-        process.communicate()
+    return ServerProcess([*DRAGOMAN, "serve", "greeter.py", "--port", "0"], folder, environment=environment(variables))
+
+
+def stopped(server: ServerProcess) -> tuple[str, float]:
+    """Stop a server; everything it has printed to stderr, and how many seconds that took."""
+    began = time.monotonic()
+    server.end()
+    return server.text, time.monotonic() - began
 
 
 def call(url: str, variables: Mapping[str, str]) -> tuple[str, str, float]:
@@ -108,7 +79,7 @@ def test_a_command_and_a_server_export_one_tree(tmp_path: Path) -> None:
     with OtlpCollector() as collector, serving(tmp_path, collector.environment()) as server:
         script = {"TRACEPARENT": f"00-{TRACE}-{PARENT}-01"}
         output, problems, _ = call(server.url, collector.environment() | script)
-        server.stop()
+        server.end()
         spans = collector.spans
         metrics = collector.metrics()
     assert (output, problems) == ("hello Ada\n", "")
@@ -129,7 +100,7 @@ def test_the_variables_name_the_service_and_add_to_the_resource(tmp_path: Path) 
     names = {"OTEL_SERVICE_NAME": "mine", "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment=test,service.version=7"}
     with OtlpCollector() as collector, serving(tmp_path, collector.environment() | names) as server:
         call(server.url, {})
-        server.stop()
+        server.end()
         resource = collector.spans[0].resource
     assert [resource[name] for name in ("service.name", "service.version", "deployment.environment")] == [
         "mine",
@@ -160,7 +131,7 @@ def test_a_collector_that_is_away_is_one_warning_and_delays_nothing(tmp_path: Pa
             assert output == "hello Ada\n"
             assert_warned_once(problems, url)
             assert seconds < 4  # most of it is the start of the command
-        log, stopping = server.stop()
+        log, stopping = stopped(server)
     assert_warned_once(log, url)
     assert stopping < 3
 
@@ -175,7 +146,7 @@ def test_a_collector_that_takes_only_traces_gets_them_and_metrics_are_warned_abo
                 assert_warned_once(problems, collector.url)
             before = collector.refusals  # of the commands, most of them; from now on they are the server's
             collector.wait(lambda it: it.refusals > before + 2)
-            log, _ = server.stop()
+            log, _ = stopped(server)
         assert len(trees(collector.spans)) == 3
     assert_warned_once(log, collector.url)
     assert "metrics cannot be exported" in log and "OTEL_METRICS_EXPORTER=none" in log
@@ -200,7 +171,7 @@ def test_a_collector_that_never_answers_delays_the_end_by_two_seconds_at_most(tm
 def test_spans_on_the_console_are_on_stderr(tmp_path: Path) -> None:
     with serving(tmp_path, {"OTEL_TRACES_EXPORTER": "console"}) as server:
         output, problems, _ = call(server.url, {"OTEL_TRACES_EXPORTER": "console"})
-        log, _ = server.stop()
+        log, _ = stopped(server)
     assert output == "hello Ada\n"
     assert '"name": "SendStreamingMessage"' in problems
     assert '"name": "invoke_agent greeter"' in log
@@ -252,7 +223,7 @@ def test_without_the_extra_a_warning_says_how_to_install_it_and_the_command_goes
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "expected"),
     [
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, "there is no exporter 'zipkin' here; there are: otlp, console, none"),
         (
@@ -271,11 +242,11 @@ def test_without_the_extra_a_warning_says_how_to_install_it_and_the_command_goes
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:SECRET@127.0.0.1:9/SECRET?k=SECRET"}, "to http://127.0.0.1:9: "),
     ],
 )
-def test_what_cannot_be_exported_as_asked_is_told(tmp_path: Path, variables: dict[str, str], told: str) -> None:
+def test_what_cannot_be_exported_as_asked_is_told(tmp_path: Path, variables: dict[str, str], expected: str) -> None:
     with serving(tmp_path, {}) as server:
         output, problems, _ = call(server.url, variables)
     assert output == "hello Ada\n"
-    assert problems.count(told) == 1
+    assert problems.count(expected) == 1
     assert "Traceback" not in problems
     assert "SECRET" not in problems
 
@@ -304,21 +275,10 @@ def test_every_worker_exports(tmp_path: Path, postgres_url: str) -> None:
     (tmp_path / "greeter.py").write_text(AGENT)
     with OtlpCollector() as collector:
         command = [*DRAGOMAN, "serve", "greeter.py", "--port", "0", "--workers", "2", "--store", postgres_url]
-        process = subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            env=environment({**collector.environment(), "DRAGOMAN_SECRET": "f1ed6a0c" * 8}),
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            server = Served(process)
+        variables = environment({**collector.environment(), "DRAGOMAN_SECRET": "f1ed6a0c" * 8})
+        with ServerProcess(command, tmp_path, environment=variables) as server:
             until(lambda: ask_for_nothing(server.url) and len(instances(collector)) == 2)
-            server.stop()
-        finally:
-            process.kill()
-            process.communicate()
+            server.end()
 
 
 def instances(collector: OtlpCollector) -> set[str]:

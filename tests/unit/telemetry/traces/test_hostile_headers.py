@@ -7,7 +7,7 @@ import logging
 import time
 
 import pytest
-from tests.otlp_collector import SpanMemory
+from support.otlp_collector import SpanMemory
 
 from dragoman.model.message import Message
 from dragoman.model.operation import GetTaskRequest, SendMessageRequest

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from tests.otlp_collector import SpanMemory, collected_spans, trees
+from support.otlp_collector import SpanMemory, collected_spans, trees
 
 from dragoman import Agent, Client, Context
 from dragoman.errors import CannotConnect, Failed, TaskNotFound
@@ -160,8 +160,8 @@ async def test_an_error_of_a_run_is_named_by_its_class_or_reason_and_never_by_it
     async with Client(build_agent()) as client:
         await client.send(tool="fail", arguments={"kind": "told"})
         await client.send(tool="fail", arguments={"kind": "other"})
-    told, other = spans.named("invoke_agent trip")
-    assert (told.attributes["error.type"], told.failed) == (Failed.reason, True)
+    failed_run, other = spans.named("invoke_agent trip")
+    assert (failed_run.attributes["error.type"], failed_run.failed) == (Failed.reason, True)
     assert (other.attributes["error.type"], other.failed) == ("RuntimeError", True)
     assert "secret" not in str(spans.spans) and "no money" not in str(spans.spans)
 

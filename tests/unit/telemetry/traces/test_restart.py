@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 import pytest
 from cluster.processes.nodes import Node
-from tests.otlp_collector import OtlpCollector, SpanMemory
+from support.otlp_collector import OtlpCollector, SpanMemory
 
 from dragoman import Agent, Client, Context
 from dragoman.engine.call import CallContext

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry import baggage, propagate, trace
 from opentelemetry.propagators.textmap import Getter, Setter, TextMapPropagator, default_getter, default_setter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
-from tests.otlp_collector import SpanMemory, collected_spans
+from support.otlp_collector import SpanMemory, collected_spans
 
 from dragoman.telemetry import trace as trace_context
 from dragoman.telemetry.spans import TRACING

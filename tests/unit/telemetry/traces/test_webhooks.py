@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.otlp_collector import SpanMemory
-from tests.unit.mcp.receiver import Receiver
+from support.otlp_collector import SpanMemory
+from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Agent, Client
 from dragoman.testing import served
@@ -18,17 +18,17 @@ async def book(city: str) -> str:
 
 
 async def test_each_delivery_is_a_trace_of_its_own_linked_to_that_of_its_task(spans: SpanMemory) -> None:
-    with Receiver() as receiver, served(agent, push_allow="127.0.0.1") as url:
+    with WebhookReceiver() as receiver, served(agent, push_allow="127.0.0.1") as url:
         async with Client(url) as client:
             task = await client.send(tool="book", arguments={"city": "Rome"}, push=receiver.url)
-            await receiver.until(lambda: COMPLETED in receiver.states())
-            await spans.wait(lambda: len(spans.named("deliver webhook")) == len(receiver.came))
+            await receiver.until(lambda: COMPLETED in receiver.states)
+            await spans.wait(lambda: len(spans.named("deliver webhook")) == len(receiver.accepted))
     created = next(span for span in spans.spans if span.kind == "SERVER")
     deliveries = spans.named("deliver webhook")
     assert [span.traceparent[:53] for span in deliveries] == [
-        headers["traceparent"][:53] for headers in receiver.headers
+        each.headers["traceparent"][:53] for each in receiver.requests
     ]
-    assert len(deliveries) == len(receiver.came) > 1
+    assert len(deliveries) == len(receiver.accepted) > 1
     for span in deliveries:
         assert (span.kind, span.parent_id, span.links) == ("PRODUCER", "", ((created.trace_id, created.span_id),))
         assert span.attributes == {
@@ -42,7 +42,7 @@ async def test_each_delivery_is_a_trace_of_its_own_linked_to_that_of_its_task(sp
 
 
 async def test_a_delivery_that_fails_says_how(spans: SpanMemory) -> None:
-    with Receiver(lambda _: 410) as receiver, served(agent, push_allow="127.0.0.1") as url:
+    with WebhookReceiver(410) as receiver, served(agent, push_allow="127.0.0.1") as url:
         async with Client(url) as client:
             await client.send(tool="book", arguments={"city": "Rome"}, push=receiver.url)
             await spans.wait(lambda: bool(spans.named("deliver webhook")))
@@ -51,8 +51,8 @@ async def test_a_delivery_that_fails_says_how(spans: SpanMemory) -> None:
 
 
 async def test_without_opentelemetry_a_webhook_gets_no_context() -> None:
-    with Receiver() as receiver, served(agent, push_allow="127.0.0.1") as url:
+    with WebhookReceiver() as receiver, served(agent, push_allow="127.0.0.1") as url:
         async with Client(url) as client:
             await client.send(tool="book", arguments={"city": "Rome"}, push=receiver.url)
-            await receiver.until(lambda: COMPLETED in receiver.states())
-    assert not any("traceparent" in headers for headers in receiver.headers)
+            await receiver.until(lambda: COMPLETED in receiver.states)
+    assert not any("traceparent" in each.headers for each in receiver.requests)

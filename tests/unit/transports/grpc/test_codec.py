@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from protobuf_messages import NAMES, ONLY_1_1, length, mutate, nested, values_of
+from support.protobuf_messages import NAMES, ONLY_1_1, length, mutate, nested, values_of
 
 from dragoman.dialects.protobuf import files, v03, v1
 from dragoman.transports.grpc.codec import MalformedMessage, codec_of

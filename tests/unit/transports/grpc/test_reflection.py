@@ -85,7 +85,7 @@ async def test_the_file_of_a_service_comes_first_and_with_all_it_needs(service: 
         assert pool.FindServiceByName(service).full_name == service
 
 
-@pytest.mark.rows(
+@pytest.mark.parametrize(
     "symbol",
     [
         "lf.a2a.v1.Task",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from dragoman.agents.adk.remote.message import (
     outgoing_message,
     state_key,
 )
-from dragoman.client.client import Client
+from dragoman.client.options import ClientOptions
 from dragoman.model.error import ConfigError, DragomanError
 from dragoman.model.part import Part
 from dragoman.model.state import State
@@ -145,7 +144,7 @@ async def _tool_result(answer: Task | Message, tool_context: ToolContext) -> dic
     return result
 
 
-_CLIENT_OPTIONS = frozenset(inspect.signature(Client).parameters) - {"target"}
+_CLIENT_OPTIONS = frozenset(ClientOptions.__struct_fields__) - {"target"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +208,7 @@ class RemoteAgent(BaseAgent):
         if target is None:
             raise ConfigError("a RemoteAgent needs url=: an address, a card, an Agent or an ASGI app")
         client_options = {key: options.pop(key) for key in _CLIENT_OPTIONS & options.keys()}
-        clients = RemoteClients(target, {"auth": auth, **client_options})
+        clients = RemoteClients(ClientOptions(target, auth=auth, **client_options))
         card_description = description or clients.static_description
         if "rerun_on_resume" in type(self).model_fields:
             # In a workflow the user's answer is sent to the remote agent; it is not the output of the node.

@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from dragoman.client.client import Client
+from dragoman.client.client import Client, follow, open_connection
 from dragoman.client.connection import InProcess, public_error_text
-from dragoman.client.event import CancelSafeEvents, Event, NumberedEvent, TaskAssembler
-from dragoman.client.streams.poll import poll_task
+from dragoman.client.event import Event, NumberedEvent, TaskAssembler
+from dragoman.client.follow import CancelSafeEvents
 from dragoman.model.card import AgentCard
 from dragoman.model.error import (
     A2AError,
@@ -30,7 +30,7 @@ from dragoman.model.task import Task
 
 if TYPE_CHECKING:
     from dragoman.agents.adk.remote.message import OutgoingMessage
-    from dragoman.client.connection import Connection
+    from dragoman.client.options import ClientOptions
     from dragoman.client.streams.stream import EventStream
     from dragoman.model.event import ArtifactUpdate, StatusUpdate
     from dragoman.model.message import Message
@@ -49,20 +49,19 @@ class RemoteClients:
         BadCard: the given card cannot be read.
     """
 
-    def __init__(self, target: object, options: Mapping[str, Any]) -> None:
-        self._target = target
-        self._options = dict(options)
+    def __init__(self, options: ClientOptions) -> None:
+        self._options = options
         # Created at once, so that errors are raised where the agent is defined, not at its first call.
-        self._spare: Client | None = Client(target, **self._options)
+        self._spare: Client | None = Client(**asdict(options))
         self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
         self._latest: asyncio.AbstractEventLoop | None = None
         self._changed_loop = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RemoteClients:
-        return RemoteClients(self._target, self._options)
+        return RemoteClients(self._options)
 
-    def __reduce__(self) -> tuple[type[RemoteClients], tuple[object, dict[str, Any]]]:
-        return RemoteClients, (self._target, self._options)
+    def __reduce__(self) -> tuple[type[RemoteClients], tuple[ClientOptions]]:
+        return RemoteClients, (self._options,)
 
     def client(self) -> Client:
         """Return the client of the running event loop."""
@@ -71,7 +70,7 @@ class RemoteClients:
             for closed_loop in [loop for loop in self._clients if loop.is_closed()]:
                 del self._clients[closed_loop]
             spare, self._spare = self._spare, None
-            self._clients[here] = spare or Client(self._target, **self._options)
+            self._clients[here] = spare or Client(**asdict(self._options))
             self._changed_loop = self._changed_loop or self._latest not in (None, here)
             self._latest = here
         return self._clients[here]
@@ -85,17 +84,17 @@ class RemoteClients:
     @property
     def may_have_lost_tasks(self) -> bool:
         """True if tasks may be lost because the in-process agent ran them on another event loop."""
-        return self._changed_loop and isinstance(self._target, InProcess)
+        return self._changed_loop and isinstance(self._options.target, InProcess)
 
     @property
     def idle_timeout(self) -> float | None:
         """Seconds without an event after which a call fails; None for no limit."""
-        return self._options.get("idle_timeout")
+        return self._options.idle_timeout
 
     @property
     def static_description(self) -> str | None:
         """The agent's description, if it is available without a request."""
-        target: Any = self._target
+        target: Any = self._options.target
         if isinstance(target, Mapping):
             description = cast("Mapping[str, Any]", target).get("description")
         elif isinstance(target, AgentCard) or hasattr(target, "in_process"):
@@ -228,23 +227,11 @@ class RemoteCall:
         yield TaskAssembler().add(NumberedEvent(0, answer))
 
     async def _end_of(self, task: Task) -> Task:
-        connection = await self._connection()
-        card = connection.cached_card
-        streams = card is None or bool(card.capabilities.streaming)
-        if streams and connection.can_resubscribe:
-            return await self._client.wait(task)
-        clock, limit = connection.clock, self._clients.idle_timeout
-        changed = clock.now()
-        polls = poll_task(lambda: self._client.get_task(task), clock, _MAX_POLL_SECONDS, connection.reconnect)
-        async with aclosing(polls) as looks:
-            async for latest in looks:
-                if latest != task:
-                    task, changed = latest, clock.now()
-                elif limit is not None and clock.now() - changed > limit * 1000:
-                    raise TimedOut(f"nothing new for {limit:g} s")
-                if _is_settled(task):
-                    break
-        return task
+        limit = self._clients.idle_timeout
+        follower = await follow(
+            self._client, snapshot=task, wait_only=True, poll_pause=_MAX_POLL_SECONDS, idle_timeout=limit
+        )
+        return await follower.wait(task)
 
     # -- sending and streaming -----------------------------------------------------------------------------------------
 
@@ -299,7 +286,7 @@ class RemoteCall:
         if not may_have_arrived or getattr(error, "arrived", None) is False:
             self.settled = True
         else:
-            self.settled = not (await self._connection()).reached
+            self.settled = not (await open_connection(self._client)).reached
 
     async def _cancel(self) -> None:
         try:
@@ -342,9 +329,6 @@ class RemoteCall:
         """Return the id of the task that the pending response names."""
         first = None if self._remote is None else await self._remote.first_or_none()
         return None if first is None or first.state.final or first.state.waiting else _task_id(first.raw)
-
-    async def _connection(self) -> Connection:
-        return await self._client._open()  # pyright: ignore[reportPrivateUsage] - how to listen best, it alone knows
 
 
 def _is_settled(task: Task) -> bool:

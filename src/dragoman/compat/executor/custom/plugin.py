@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from dragoman.clock import Clock
     from dragoman.compat.executor.custom.parts import CustomParts
-    from dragoman.engine.operations import EngineSettings
     from dragoman.engine.ports.store import Store
+    from dragoman.engine.settings import EngineSettings
     from dragoman.server.agent.agent import Agent
     from dragoman.webhooks.sender import WebhookSender
 

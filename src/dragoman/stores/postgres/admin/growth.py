@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.stores.administration import HealthFinding
 from dragoman.stores.postgres.sql.partition import DAYS_AHEAD, MS_PER_DAY, READ_TODAY, date_of, first_number
-from dragoman.stores.postgres.sql.retention import CLEAR_AFTER, HAS_OLDER_NODES
+from dragoman.stores.postgres.sql.retention import CLEAR_AFTER
 from dragoman.stores.postgres.sql.schema import ALL_SCOPES, ENDED
 from dragoman.telemetry.printable import format_bytes
 
@@ -62,7 +62,7 @@ async def examine_growth(connection: PostgresConnection) -> list[HealthFinding]:
     ended, oldest_ms = await connection.fetchval(_ENDED), await connection.fetchval(_OLDEST)
     return [
         check_days(days, today),
-        *check_held(held, None if holder is None else Holder(*holder), await connection.fetchval(HAS_OLDER_NODES)),
+        *check_held(held, None if holder is None else Holder(*holder)),
         check_ended(ended, oldest_ms, await connection.fetchval(_RESULTS), int(time.time() * 1000)),
     ]
 
@@ -82,14 +82,12 @@ def check_days(days: Sequence[DayFacts], today: int) -> HealthFinding:
     return HealthFinding("ok", "events", says)
 
 
-def check_held(day: DayFacts | None, holder: Holder | None, has_older_nodes: bool) -> Iterable[HealthFinding]:
+def check_held(day: DayFacts | None, holder: Holder | None) -> Iterable[HealthFinding]:
     """Say why the events of the oldest day are still there. `holder` is the task that was found to need them."""
     if day is None:
         return
     says = f"those of {date_of(day.day)} ({format_bytes(day.size)}) are kept"
-    if has_older_nodes:
-        yield HealthFinding("ok", "events", f"{says} until all nodes are updated")
-    elif day.cutoff_ms < 0:
+    if day.cutoff_ms < 0:
         do = "set limits_compact, in seconds, to drop them some time after their tasks have ended"
         yield HealthFinding("warn", "events", f"{says}: no rule deletes them", do)
     elif holder is not None and not holder.has_ended and day.checked >= first_number(day.day):

@@ -17,7 +17,6 @@ from dragoman.stores.postgres.admin.nodes import check_fleet, find_unserved, lis
 from dragoman.stores.postgres.admin.standbys import examine_standbys
 from dragoman.stores.postgres.sql import schema
 from dragoman.stores.postgres.sql.database import POOL_SIZE
-from dragoman.stores.postgres.sql.partition import PARTITIONED
 from dragoman.telemetry.printable import format_bytes
 
 # The oldest version of PostgreSQL that the tests run on.
@@ -103,7 +102,7 @@ async def examine(connection: PostgresConnection, name: str, hosts: int = 1) -> 
         check_notices(facts["notices"]),
         check_transactions(facts["longest"]),
         *check_tables([TableFacts(*row) for row in await connection.fetch(_TABLES)]),
-        *(await examine_growth(connection) if version >= PARTITIONED else ()),
+        *await examine_growth(connection),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dragoman.engine.ownership.port import Claim, ClaimedTask, TaskClaim
+from dragoman.engine.ports.ownership import Claim, ClaimedTask, TaskClaim
 from dragoman.engine.ports.store import WOKEN, PushState
 from dragoman.stores.postgres.database import ChangeOutcome, TaskOwner
 from dragoman.stores.postgres.sql.reader import STORED, stored_task

@@ -19,7 +19,7 @@ from dragoman.stores.postgres.sql.schema import LOCK_MS, attach_today, migrate
 from dragoman.stores.postgres.sql.session import Session, SessionPool
 
 if TYPE_CHECKING:
-    from dragoman.engine.ownership.port import ClaimedTask, TaskClaim
+    from dragoman.engine.ports.ownership import ClaimedTask, TaskClaim
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
     from dragoman.engine.ports.store import (
         DedupeKey,

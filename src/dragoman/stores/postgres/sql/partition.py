@@ -1,8 +1,7 @@
 """The events in PostgreSQL, in one partition per day.
 
 The number of a task begins with the day on which it was created, by the clock of the database. So the number alone
-tells where the events of a task are, the key of an event is as it was before there were partitions, and statements of
-servers that do not know them go on working. Tasks that are older than partitions are of day 0.
+tells where the events of a task are. Tasks from before there were partitions are of day 0.
 
 A reader goes to the partition itself: a plan for the whole table would lock all partitions of it. Only inserts use the
 whole table, which lock the partition that they find. There is no default partition: beside one, nothing can be detached
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
 # The bits of a task number below the day: a million and a half new tasks per second, and still exact in JSON.
 DAY_BITS = 37
 MS_PER_DAY = 86_400_000
-# The version of the tables from which on events are in partitions.
-PARTITIONED = 2
 # How many days there are partitions ahead. While none can be attached, new tasks are counted to the last day there is.
-# One more than nodes of version 2 look for: they cannot make one that has all columns, and so never have to.
 DAYS_AHEAD = 8
 
 _TODAY = "floor(extract(epoch FROM clock_timestamp()) / 86400)::integer"
@@ -56,38 +52,6 @@ AND day BETWEEN (m.value >> {DAY_BITS}) - 1 AND (m.value >> {DAY_BITS}) AND (kep
 _MISSING = """
 SELECT d.day FROM unnest($1::integer[]) AS d (day) WHERE NOT EXISTS (SELECT 1 FROM days WHERE days.day = d.day)
 ORDER BY d.day
-"""
-
-# Version 2 of the tables. A node whose `runs` is false only accepts messages, or stops. `checked` is the first number
-# of the day whose task may still need its events, and `cutoff_ms` the time before which those below had ended.
-# `cleared` is how far a row-by-row deletion has come. Until `kept_until`, nodes may have numbers of the day.
-VERSION_2 = f"""
-LOCK TABLE nodes, events IN ACCESS EXCLUSIVE MODE;
-ALTER TABLE nodes ADD COLUMN tables smallint NOT NULL DEFAULT 1, ADD COLUMN runs boolean NOT NULL DEFAULT true;
-ALTER TABLE events RENAME TO events_0;
-ALTER INDEX events_pkey RENAME TO events_0_pkey;
-CREATE TABLE events (
-    task bigint NOT NULL, generation integer NOT NULL, body bytea NOT NULL, PRIMARY KEY (task, generation)
-) PARTITION BY RANGE (task);
-ALTER TABLE events ATTACH PARTITION events_0 FOR VALUES FROM (0) TO ({1 << DAY_BITS});
-ALTER TABLE events_0 DROP CONSTRAINT events_day;
-CREATE TABLE days (
-    day integer PRIMARY KEY, cutoff_ms bigint NOT NULL DEFAULT -1, checked bigint NOT NULL DEFAULT 0,
-    cleared bigint NOT NULL DEFAULT 0, cleared_at timestamptz, kept_until timestamptz,
-    dropped boolean NOT NULL DEFAULT false
-);
-INSERT INTO days (day) VALUES (0);
-"""
-# Before that, while servers go on writing: with a valid constraint, attaching the old table does not read it.
-_PREPARE = (
-    f"ALTER TABLE events ADD CONSTRAINT events_day CHECK (task >= 0 AND task < {1 << DAY_BITS}) NOT VALID",
-    "ALTER TABLE events VALIDATE CONSTRAINT events_day",
-)
-# Version 3: when an event was committed, by the clock of the database; NULL for what was there before. Statements that
-# do not name the column write the time too. The default is set after the column was added, or old rows would have it.
-_VERSION_3 = """
-ALTER TABLE events ADD COLUMN at_ms bigint;
-ALTER TABLE events ALTER COLUMN at_ms SET DEFAULT floor(date_part('epoch', now()) * 1000)::bigint;
 """
 
 
@@ -154,27 +118,3 @@ async def detach_day(connection: PostgresConnection, day: int) -> None:
         how = "FINALIZE" if is_pending else "CONCURRENTLY"
         await connection.execute(f"ALTER TABLE events DETACH PARTITION {name} {how}")
     await connection.execute(f"DROP TABLE IF EXISTS {name}")
-
-
-async def prepare_partitions(connection: PostgresConnection) -> None:
-    """Prepare the table of events for version 2, outside of a transaction. It may be long."""
-    valid = await connection.fetchval(
-        "SELECT convalidated FROM pg_constraint WHERE conname = 'events_day' "
-        "AND connamespace = quote_ident(current_schema())::regnamespace"
-    )
-    for statement in _PREPARE[0 if valid is None else 1 : 1 if valid else 2]:
-        await connection.execute(statement)
-
-
-async def partition_events(connection: PostgresConnection) -> None:
-    """Migrate to version 2, in a transaction: what there is becomes the partition of day 0."""
-    await connection.execute(VERSION_2)
-    await attach_ahead(connection)
-    # From here on, servers that do not know partitions get numbers of today too.
-    await reserve_numbers(connection, 0)
-
-
-async def add_times(connection: PostgresConnection) -> None:
-    """Migrate to version 3, in a transaction. It changes no rows."""
-    await connection.execute(_VERSION_3)
-    await attach_ahead(connection)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.net.postgres import is_conflict
 from dragoman.stores.postgres.sql.partition import (
-    PARTITIONED,
     READ_TODAY,
     attach_ahead,
     date_of,
@@ -227,8 +226,6 @@ SELECT day, cutoff_ms, checked, cleared, dropped, extract(epoch FROM clock_times
     (kept_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 day') IS TRUE
 FROM days WHERE day <= $1 ORDER BY dropped DESC, day
 """
-# A server that does not know partitions may still use numbers of days long past.
-HAS_OLDER_NODES = f"SELECT EXISTS (SELECT 1 FROM nodes WHERE NOT dead AND tables < {PARTITIONED})"
 # Whether task `t` needs its events: it has not ended before `{0}`, or has no snapshot of its end.
 _NEEDS_EVENTS = f"""NOT (t.{ENDED} AND t.status_ms < {{0}} AND EXISTS (
     SELECT 1 FROM snapshots p WHERE p.task = t.number AND p.generation = t.generation
@@ -333,12 +330,11 @@ class DaySweeper:
     async def _step(self, connection: PostgresConnection, rules: Sweep) -> int:
         await attach_ahead(connection)
         today: int = await connection.fetchval(READ_TODAY)
-        has_older_nodes = await connection.fetchval(HAS_OLDER_NODES)
         cutoff_ms = max(rules.compact_before_ms or -1, rules.ended_before_ms or -1)
         keeps_all = cutoff_ms < 0 and rules.keep_tasks is None  # then there is nothing to clear in any day
         for row in await connection.fetch(_DAYS, today - min(DROP_AFTER, self._clear_after)):
             day = _Day(*row)
-            may_drop = day.day <= today - DROP_AFTER and not has_older_nodes and not day.is_kept
+            may_drop = day.day <= today - DROP_AFTER and not day.is_kept
             if day.dropped or (may_drop and await self._is_unneeded(connection, day, cutoff_ms)):
                 await self._drop(connection, day)
             elif day.day <= today - self._clear_after and not keeps_all:

@@ -3,7 +3,7 @@
 Tables are in the first schema of the search path. A migration is forward only, in one transaction, and by one server at
 a time. `oldest` is the oldest version of the program's tables that works with the database as it is, so that servers of
 two neighboring versions run side by side while they are upgraded one after the other. So a migration must not make them
-wait: what takes long is prepared before its transaction, and a lock that is not granted soon is asked for again later.
+wait: a lock that is not granted soon is asked for again later.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import is_conflict, is_forbidden
-from dragoman.stores.postgres.sql.partition import add_times, attach_ahead, partition_events, prepare_partitions
+from dragoman.stores.postgres.sql.partition import DAY_BITS, attach_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from dragoman.net.postgres import PostgresConnection
 
 logger = logging.getLogger("dragoman.store")
@@ -43,15 +41,16 @@ MIGRATION_LOCK, SWEEP_LOCK, DAYS_LOCK = 1, 2, 3
 # seconds, and how often.
 LOCK_MS, LOCK_PAUSE, LOCK_TRIES = 500, 1.0, 60
 
-_VERSION_1 = """
+_TABLES = f"""
 CREATE TABLE dragoman_meta (key text PRIMARY KEY, value bigint NOT NULL);
 INSERT INTO dragoman_meta VALUES ('version', 0), ('oldest', 0), ('numbers', 0);
 
 -- One row per server process. `beat` changes with every renewal of its lease; a node that is dead stays dead, and
--- was `stopped` if it said so itself. `lease` is in seconds, `keys` are fingerprints of its secrets.
+-- was `stopped` if it said so itself. `lease` is in seconds, `keys` are fingerprints of its secrets, `tables` is the
+-- version of the tables that it knows. A node whose `runs` is false only accepts messages, or stops.
 CREATE TABLE nodes (
     id bigint PRIMARY KEY, name text NOT NULL, agents text[] NOT NULL, version text NOT NULL,
-    lease float8 NOT NULL, keys text[] NOT NULL,
+    lease float8 NOT NULL, keys text[] NOT NULL, tables smallint NOT NULL DEFAULT 1, runs boolean NOT NULL DEFAULT true,
     beat bigint NOT NULL DEFAULT 1, joined timestamptz NOT NULL DEFAULT clock_timestamp(),
     seen timestamptz NOT NULL DEFAULT clock_timestamp(), dead boolean NOT NULL DEFAULT false,
     stopped boolean NOT NULL DEFAULT false
@@ -89,9 +88,21 @@ CREATE INDEX tasks_drafts ON tasks (number) WHERE state = -1;
 CREATE INDEX tasks_owned ON tasks (owner, number) WHERE owner IS NOT NULL;
 CREATE INDEX tasks_ended ON tasks (status_ms, number) WHERE state IN (3, 4, 5, 7);
 
+-- `at_ms` is when an event was committed, by the clock of the database; NULL for events from before that column.
 CREATE TABLE events (
-    task bigint NOT NULL, generation integer NOT NULL, body bytea NOT NULL, PRIMARY KEY (task, generation)
+    task bigint NOT NULL, generation integer NOT NULL, body bytea NOT NULL,
+    at_ms bigint DEFAULT floor(date_part('epoch', now()) * 1000)::bigint, PRIMARY KEY (task, generation)
+) PARTITION BY RANGE (task);
+CREATE TABLE events_0 PARTITION OF events FOR VALUES FROM (0) TO ({1 << DAY_BITS});
+-- `checked` is the first number of the day whose task may still need its events, and `cutoff_ms` the time before which
+-- those below had ended. `cleared` is how far a row-by-row deletion has come. Until `kept_until`, nodes may have
+-- numbers of the day.
+CREATE TABLE days (
+    day integer PRIMARY KEY, cutoff_ms bigint NOT NULL DEFAULT -1, checked bigint NOT NULL DEFAULT 0,
+    cleared bigint NOT NULL DEFAULT 0, cleared_at timestamptz, kept_until timestamptz,
+    dropped boolean NOT NULL DEFAULT false
 );
+INSERT INTO days (day) VALUES (0);
 -- `key` was made by who wrote the note, so that sending it again changes nothing; `note` gives the order.
 CREATE TABLE notes (
     task bigint NOT NULL, key bigint NOT NULL, note bigint GENERATED ALWAYS AS IDENTITY,
@@ -141,8 +152,8 @@ CREATE INDEX pushes_owed ON pushes (push) WHERE state <> 1;
 -- Who may call. Names are compared as they are; `password` is an argon2 hash, or empty for those who have keys only.
 CREATE TABLE users (
     "user" bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text COLLATE "C" NOT NULL UNIQUE,
-    password text NOT NULL, created_ms bigint NOT NULL, failures integer NOT NULL DEFAULT 0,
-    locked_until_ms bigint NOT NULL DEFAULT 0, epoch bigint NOT NULL DEFAULT 0, revoked boolean NOT NULL DEFAULT false
+    password text NOT NULL, created_ms bigint NOT NULL,
+    epoch bigint NOT NULL DEFAULT 0, revoked boolean NOT NULL DEFAULT false
 );
 CREATE TABLE grants (
     "user" bigint NOT NULL, permission text COLLATE "C" NOT NULL, until_ms bigint, PRIMARY KEY ("user", permission)
@@ -154,27 +165,23 @@ CREATE INDEX api_keys_of ON api_keys ("user");
 """
 
 
-async def _create(connection: PostgresConnection) -> None:
-    await connection.execute(_VERSION_1)
-
-
-async def _nothing(_: PostgresConnection) -> None:
-    pass
+# The oldest version of the tables that is migrated: those below were never released.
+OLDEST = 3
 
 
 class _Migration(NamedTuple):
-    """A step to the next version, and the oldest version of the program's tables that works with the result.
-
-    `prepare` is run before the transaction, perhaps more than once.
-    """
+    """A step to the next version, and the oldest version of the program's tables that works with the result."""
 
     oldest: int
-    apply: Callable[[PostgresConnection], Awaitable[None]]
-    prepare: Callable[[PostgresConnection], Awaitable[None]] = _nothing
+    statements: str
 
 
-_MIGRATIONS = (_Migration(1, _create), _Migration(1, partition_events, prepare_partitions), _Migration(1, add_times))
-VERSION = len(_MIGRATIONS)
+# What each version after the oldest one changes.
+_MIGRATIONS = (
+    # Accounts are not locked: these columns had no use.
+    _Migration(3, "ALTER TABLE users DROP COLUMN failures, DROP COLUMN locked_until_ms"),
+)
+VERSION = OLDEST + len(_MIGRATIONS)
 
 
 async def migrate(connection: PostgresConnection, name: str, *, moving: bool = False) -> None:
@@ -240,20 +247,23 @@ async def _migrate(connection: PostgresConnection, name: str, *, moving: bool) -
 
 
 async def _apply(connection: PostgresConnection, version: int, name: str) -> None:
-    """Apply the migration after a version.
+    """Make the tables, or apply the migration after a version.
 
     Raises:
         ConfigError: others do not give up a table, or a node is alive that would not work with the result.
     """
-    migration = _MIGRATIONS[version]
+    migration = _MIGRATIONS[version - OLDEST if version else -1]
     for _ in range(LOCK_TRIES):
         try:
-            await _check_nodes(connection, version, migration.oldest, name)
-            await migration.prepare(connection)
+            if version:
+                await _check_nodes(connection, version, migration.oldest, name)
             async with connection.transaction():
-                await migration.apply(connection)
-                await connection.execute("UPDATE dragoman_meta SET value = $1 WHERE key = 'version'", version + 1)
-                await connection.execute("UPDATE dragoman_meta SET value = $1 WHERE key = 'oldest'", migration.oldest)
+                await connection.execute(migration.statements if version else _TABLES)
+                if not version:
+                    await attach_ahead(connection)
+                numbers = version + 1 if version else VERSION, migration.oldest
+                await connection.execute("UPDATE dragoman_meta SET value = $1 WHERE key = 'version'", numbers[0])
+                await connection.execute("UPDATE dragoman_meta SET value = $1 WHERE key = 'oldest'", numbers[1])
         except Exception as error:
             if not is_conflict(error):
                 raise
@@ -268,8 +278,6 @@ async def _apply(connection: PostgresConnection, version: int, name: str) -> Non
 
 async def _check_nodes(connection: PostgresConnection, version: int, oldest: int, name: str) -> None:
     """Raise ConfigError when a node is alive whose version is older than the `oldest` that works after a migration."""
-    if version < 2 or oldest < 2:  # before version 2, nodes do not say which one they have; and all may stay
-        return
     rows = await connection.fetch(
         "SELECT DISTINCT name, version FROM nodes WHERE NOT dead AND tables < $1 "
         "AND seen > clock_timestamp() - interval '1 minute' ORDER BY name",
@@ -287,7 +295,8 @@ async def check_version(connection: PostgresConnection, name: str, *, moving: bo
     """Return the version of the tables; 0 when there are none yet. With `moving`, they may be incomplete.
 
     Raises:
-        ConfigError: they are another program's, or too new for this one, or cannot be created, or are incomplete.
+        ConfigError: they are another program's, or too old or too new for this one, or cannot be created, or are
+            incomplete.
     """
     schema = await connection.fetchval("SELECT current_schema()")
     if schema is None:
@@ -317,6 +326,11 @@ async def check_version(connection: PostgresConnection, name: str, *, moving: bo
         return 0
     query = f"SELECT key, value FROM dragoman_meta WHERE key IN ('version', 'oldest', '{MOVING}')"
     rows = dict(await connection.fetch(query))
+    if rows["version"] < OLDEST:
+        raise ConfigError(
+            f"{name} has tables of a Dragoman from before its first release (schema {rows['version']}, the oldest that "
+            f"this one reads is {OLDEST}): use another --store"
+        )
     if rows["oldest"] > VERSION:
         raise ConfigError(
             f"{name} was migrated by a newer Dragoman (schema {rows['version']}, this one has {VERSION}): "

@@ -48,7 +48,7 @@ CASE WHEN t.state = 2 THEN coalesce((
 _QUERIES: dict[str, tuple[str, str, str]] = {
     "scopes": ("scope, agent, tenant, owner", "scopes", "scope"),
     "users": (
-        "user, name, password, created_ms, failures, locked_until_ms, epoch, revoked",
+        "user, name, password, created_ms, epoch, revoked",
         "users",
         "user",
     ),

@@ -14,7 +14,7 @@ from pathlib import Path
 from dragoman.model.error import ConfigError
 from dragoman.stores.administration import HealthFinding
 from dragoman.stores.sqlite.file import real_path, try_lock
-from dragoman.stores.sqlite.schema import VERSION, migrate, read_moved
+from dragoman.stores.sqlite.schema import OLDEST, VERSION, migrate, read_moved
 from dragoman.stores.state_numbers import STATES
 from dragoman.telemetry.printable import format_bytes
 
@@ -78,7 +78,7 @@ def schema_version(connection: sqlite3.Connection, path: Path) -> int:
     """Return the schema version: 0 for an empty file, less than VERSION when the next start migrates it.
 
     Raises:
-        ConfigError: the file is not a store, or a newer one.
+        ConfigError: the file is not a store, or is too old or too new.
         sqlite3.Error: it cannot be read.
     """
     try:
@@ -88,7 +88,7 @@ def schema_version(connection: sqlite3.Connection, path: Path) -> int:
         if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
             raise
         raise ConfigError(f"{path} is not a store of Dragoman: use another --store") from None
-    if version > VERSION or (version == 0 and tables):
+    if version > VERSION or 0 < version < OLDEST or (version == 0 and tables):
         migrate(connection, path)  # raises the same error as `serve`
     return version
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -29,7 +30,6 @@ from dragoman.stores.sqlite.file import real_path, short_write
 from dragoman.stores.sqlite.schema import VERSION, migrate, refuse_moved
 from dragoman.stores.sqlite.store import SqliteStore
 
-# The columns `failures` and `locked_until_ms` are not used any more: accounts are not locked.
 _COLUMNS = "users.user, users.name, users.password, users.epoch"
 _IS_VALID = "(until_ms IS NULL OR until_ms > ?)"
 
@@ -102,6 +102,8 @@ class SqliteUsers:
         self._changes = 0
         self._seen_changes = 0
         self._memory = _in_memory() if path is None else None
+        if self._memory is not None:
+            weakref.finalize(self, self._memory.close)
 
     # -- for a server ----------------------------------------------------------------------------------------------
 

@@ -48,9 +48,9 @@ def test_no_line_can_make_a_reader_fail(name: str, lines: list[bytes]) -> None:
     assert sum(event["type"] in ("result", "error") for event in events) <= 1
     for event in events:
         if event["type"] == "tool_status":
-            said = event["statusMessage"]
-            assert 0 < len(said) <= 200
-            assert said.isprintable()
+            status = event["statusMessage"]
+            assert 0 < len(status) <= 200
+            assert status.isprintable()
         if event["type"] == "error":
             assert event["error"]["message"].strip()
             assert event["error"]["type"]

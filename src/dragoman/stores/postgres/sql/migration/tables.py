@@ -135,8 +135,6 @@ class TargetTables:
                     "name text",
                     "password text",
                     "created_ms bigint",
-                    "failures integer",
-                    "locked_until_ms bigint",
                     "epoch bigint",
                     "revoked boolean",
                 ),

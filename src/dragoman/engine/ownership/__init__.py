@@ -1,1 +1,0 @@
-"""Ownership: which process may write a task."""
