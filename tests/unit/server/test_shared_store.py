@@ -14,9 +14,9 @@ from support.login_link import PAGE, link
 from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Agent, Client, Context, State
+from dragoman.engine.ports.agent import ForeignTasks
 from dragoman.errors import CannotConnect, ConfigError, InvalidParams, PushNotificationNotSupported
 from dragoman.net.asgi import AsgiClient
-from dragoman.engine.ports.agent import ForeignTasks
 from dragoman.net.exchange import HttpRequest
 from dragoman.outputs import Ask
 from dragoman.server.agent.adapter import EngineAgent
