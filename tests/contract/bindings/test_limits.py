@@ -64,7 +64,7 @@ def test_grpc_refuses_what_is_too_large_or_too_deep(tight: Site) -> None:
     for name in GRPC:
         user = tight.caller(name).as_user(str(uuid4()))
         assert user.send("x" * 10_000, message_metadata={"x": nested(5)}).state is State.COMPLETED
-        for wrong, reason in (("x" * 30_000, ""), (nested(200), "INVALID_REQUEST")):
+        for wrong, reason in (("x" * 30_000, ""), ({"x": nested(200)}, "INVALID_REQUEST")):
             with pytest.raises(Refused) as refused:
                 user.send(wrong)
             assert refused.value.reason == reason

@@ -50,7 +50,7 @@ class Steps:
             if self.count >= 4:
                 return
             self.count += 1
-            yield f"{self.said} "
+            yield f"{self.count} "
 
 
 def let(agent: Steps, steps: int = 9) -> None:
