@@ -57,7 +57,7 @@ async def test_everything_on_the_dashboard_exists_and_moves(
         prometheus = stack.enter_context(running_prometheus(tmp_path, targets))
         await asyncio.to_thread(until, lambda: [*prometheus.targets().values()] == ["up"] * 3, "all are scraped")
         began = time.time()
-        hooks = stack.enter_context(receiver())
+        hooks = stack.enter_context(receiver()).url
         for server in (nodes[0], alone):
             await stack.enter_async_context(load(server))
         for _ in range(2):

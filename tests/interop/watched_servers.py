@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
@@ -32,7 +33,9 @@ class WatchedServer(ServerProcess):
             address=r"card\s+(http://\S+?)/(?:agents/\w+/)?\.well-known",
             merged=True,
         )
-        self.metrics_url = self.ready().find(r"metrics\s+(http://\S+)")[1]
+        printed = re.search(r"metrics\s+(http://\S+)", self.ready().text)
+        assert printed is not None
+        self.metrics_url = printed[1]
 
     @property
     def target(self) -> str:
