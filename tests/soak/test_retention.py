@@ -39,10 +39,10 @@ def build(path: Path, tasks: int, keys: int) -> None:
             db.execute(f"DROP INDEX {name}")
         db.execute("INSERT INTO scopes VALUES (1, 'faulty', '', '')")
         db.execute(
-            "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1) "
+            "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :tasks) "
             "INSERT INTO tasks SELECT n, lower(hex(randomblob(16))), 1, lower(hex(randomblob(16))), '1.0', "
-            "3, ?2 + n, 4, ?2 + n FROM numbers",
-            (tasks, LONG_AGO),
+            "3, :long_ago + n, 4, :long_ago + n FROM numbers",
+            {"tasks": tasks, "long_ago": LONG_AGO},
         )
         db.execute(
             "INSERT INTO events SELECT number, column1, randomblob(150), 0 FROM tasks, (VALUES (1), (2), (3), (4))"
@@ -51,7 +51,7 @@ def build(path: Path, tasks: int, keys: int) -> None:
             "INSERT INTO notes (task, generation, kind, body) SELECT number, 1, 'request', randomblob(99) FROM tasks"
         )
         db.execute("INSERT INTO snapshots SELECT number, 4, randomblob(400) FROM tasks")
-        db.execute("INSERT INTO state_counts VALUES (0, 3, ?1), (1, 3, ?1)", (tasks,))
+        db.execute("INSERT INTO state_counts VALUES (0, 3, ?), (1, 3, ?)", (tasks, tasks))
         db.execute(
             "INSERT INTO repeats (key, task_id, until_ms) "
             "SELECT randomblob(32), id, ? FROM tasks ORDER BY number LIMIT ?",

@@ -161,8 +161,8 @@ class Changes:
 
     def _write_notes(self, connection: sqlite3.Connection) -> None:
         for number in self._noted.difference(self._created, self._changed, self._drafts):
-            query = "SELECT 1 FROM tasks WHERE number = ?1 UNION ALL SELECT 1 FROM drafts WHERE number = ?1"
-            if connection.execute(query, (number,)).fetchone() is None:
+            query = "SELECT 1 FROM tasks WHERE number = ? UNION ALL SELECT 1 FROM drafts WHERE number = ?"
+            if connection.execute(query, (number, number)).fetchone() is None:
                 raise Conflict("a note belongs to a task that is not there")
         connection.executemany("INSERT INTO notes (task, generation, kind, body) VALUES (?, ?, ?, ?)", self._notes)
 
@@ -218,9 +218,9 @@ class Changes:
         # When a context is first joined its tasks are counted; from then on the row is updated.
         connection.executemany(
             "INSERT INTO context_counts VALUES "
-            "(?1, ?2, (SELECT count(*) FROM tasks WHERE scope = ?1 AND context_id = ?2)) "
-            "ON CONFLICT DO UPDATE SET tasks = tasks + ?3",
-            [(scope, context, tasks) for (scope, context), tasks in self._joined_contexts.items()],
+            "(?, ?, (SELECT count(*) FROM tasks WHERE scope = ? AND context_id = ?)) "
+            "ON CONFLICT DO UPDATE SET tasks = tasks + ?",
+            [(scope, context, scope, context, tasks) for (scope, context), tasks in self._joined_contexts.items()],
         )
 
     def _delete(self, connection: sqlite3.Connection, row: TaskRow, scope: int) -> None:

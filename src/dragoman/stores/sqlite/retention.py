@@ -225,8 +225,8 @@ def _decrement_counts(connection: sqlite3.Connection, deleted: list[TaskToDelete
     )
     for table in ("contexts", "context_counts"):  # a context without tasks cannot be continued
         connection.executemany(
-            f"DELETE FROM {table} WHERE scope = ?1 AND context_id = ?2 "  # noqa: S608
-            "AND NOT EXISTS (SELECT 1 FROM tasks WHERE scope = ?1 AND context_id = ?2)",
+            f"DELETE FROM {table} AS c WHERE c.scope = ? AND c.context_id = ? "  # noqa: S608
+            "AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.scope = c.scope AND t.context_id = c.context_id)",
             list(contexts),
         )
 

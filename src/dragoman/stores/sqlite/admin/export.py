@@ -180,11 +180,11 @@ class SqliteExport:
     def days(self, ms_per_day: int) -> list[int]:
         """The days, counted from 1970, on which tasks were created that have events, or may get some."""
         query = (
-            f"SELECT max(created_ms, 0) / ?1 AS day FROM tasks t WHERE NOT t.{ENDED} "  # noqa: S608
+            f"SELECT max(created_ms, 0) / ? AS day FROM tasks t WHERE NOT t.{ENDED} "  # noqa: S608
             "OR EXISTS (SELECT 1 FROM events e WHERE e.task = t.number) "
-            "UNION SELECT max(created_ms, 0) / ?1 FROM drafts ORDER BY day"
+            "UNION SELECT max(created_ms, 0) / ? FROM drafts ORDER BY day"
         )
-        return [day for (day,) in self._reader.execute(query, (ms_per_day,))]
+        return [day for (day,) in self._reader.execute(query, (ms_per_day, ms_per_day))]
 
     def contexts(self) -> Iterator[tuple[int, Scope, str]]:
         """The conversations, each with the number of its scope."""
