@@ -44,7 +44,7 @@ def write_pushes(connection: sqlite3.Connection, write: Write) -> None:
 _WAKE = f"""
 UPDATE pushes SET state = {int(PushState.OPEN)}, tries = 0, failing_ms = 0, due_ms = {WOKEN}
 WHERE state <> {int(PushState.DONE)} AND (state = {int(PushState.DEAD)} OR tries > 0)
-AND (?1 IS NULL OR task = (SELECT number FROM tasks WHERE id = ?1)) AND (?2 IS NULL OR id = ?2)
+AND (:task IS NULL OR task = (SELECT number FROM tasks WHERE id = :task)) AND (:id IS NULL OR id = :id)
 """  # noqa: S608 - fixed numbers only
 
 
@@ -53,7 +53,7 @@ def wake(connection: sqlite3.Connection, task_id: str | None, push_id: str | Non
 
     A running server picks them up within seconds.
     """
-    return connection.execute(_WAKE, (task_id, push_id)).rowcount
+    return connection.execute(_WAKE, {"task": task_id, "id": push_id}).rowcount
 
 
 def pushes(connection: sqlite3.Connection, number: int) -> list[Push]:
