@@ -65,7 +65,7 @@ def test_a_path_under_v1_is_0_3_and_every_other_1_0() -> None:
     assert table.rest_row([]).version == table.rest_row(["tasks", "v1"]).version == "1.0"
 
 
-def test_a_webhook_is_told_in_the_version_of_its_registration() -> None:
+def test_a_webhook_is_written_in_the_version_of_its_registration() -> None:
     assert [webhook_dialect(version).version for version in ("", *table.VERSIONS)] == [
         "1.0", "0.1", "0.3", "0.3", "1.0", "1.1",
     ]  # fmt: skip

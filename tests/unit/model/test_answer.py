@@ -133,7 +133,7 @@ def test_progress_is_never_an_answer(mark: Any) -> None:
     assert ended(ASKED, marked, remark("answer"), marked).text == "answer"
 
 
-def test_what_was_said_before_the_caller_spoke_last_is_no_answer() -> None:
+def test_messages_before_the_last_one_of_the_caller_are_no_answer() -> None:
     assert ended(ASKED, remark("how many?"), ASKED).parts == ()
 
 
@@ -143,8 +143,8 @@ def test_only_a_completed_task_has_its_answer_in_the_history(state: State) -> No
 
 
 @pytest.mark.parametrize("said", [None, Part(text="")])
-def test_a_question_that_is_only_in_an_artifact_is_the_question(said: Part | None) -> None:
-    status = TaskStatus(State.INPUT_REQUIRED, None if said is None else message(said))
+def test_a_question_that_is_only_in_an_artifact_is_the_question(part: Part | None) -> None:
+    status = TaskStatus(State.INPUT_REQUIRED, None if part is None else message(part))
     interrupt = Artifact("b", (Part(data={"id": "i", "value": "Which size?"}),))
     so_far = Artifact("a", (Part(text="so far"),))
     assert Task("t", "c", status, (so_far, interrupt)).question == '{"id":"i","value":"Which size?"}'
