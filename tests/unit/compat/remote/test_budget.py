@@ -160,7 +160,7 @@ def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
 # -- memory --------------------------------------------------------------------------------------------------------
 
 
-def test_sessions_are_bounded_and_the_one_not_heard_of_for_longest_is_forgotten() -> None:
+def test_sessions_are_bounded_and_the_least_recently_used_is_forgotten() -> None:
     budget = SessionBudget(clock=Clock())
     budget.take("first", ONE)
     budget.take("second", ONE)
