@@ -105,10 +105,10 @@ def test_there_is_a_golden_file_for_every_speaker_and_no_other() -> None:
 @pytest.mark.parametrize("version", ["1.0", "1.1", "0.3"])
 def test_a_conversation_over_grpc_says_what_it_says_over_rest(version: str) -> None:
     """Both are the JSON of the same protobuf messages, in which an empty value is as good as none."""
-    assert said(GOLDEN / f"{version}-grpc.txt") == said(GOLDEN / f"{version}-rest.txt")
+    assert answers_in(GOLDEN / f"{version}-grpc.txt") == answers_in(GOLDEN / f"{version}-rest.txt")
 
 
-def said(path: Path) -> list[Any]:
+def answers_in(path: Path) -> list[Any]:
     """What was answered in a golden file: the JSON of results and events, and the ids of these."""
     lines = path.read_text(encoding="utf-8").splitlines()
     answers = [line.removeprefix("data: ") for line in lines if line.startswith(("{", "data: {", "id: "))]

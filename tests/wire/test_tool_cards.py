@@ -169,10 +169,10 @@ def test_the_card_lists_every_tool_with_a_name_and_tags_for_people(tools: Any) -
 
 
 def test_the_card_says_where_the_schemas_are(tools: Any) -> None:
-    said = link(tools.request("GET", CARD).json)
-    assert said["params"] == {"url": tools.url + SCHEMAS}
-    assert not said.get("required")
-    assert said["description"]
+    extension = link(tools.request("GET", CARD).json)
+    assert extension["params"] == {"url": tools.url + SCHEMAS}
+    assert not extension.get("required")
+    assert extension["description"]
     schemas = tools.request("GET", SCHEMAS).json
     assert list(schemas) == [*OPEN_TOOLS, "corvid_github_star_repo", "frobnicate"]
     assert schemas["add_numbers"]["inputSchema"]["properties"]["a"]["type"] == "integer"
@@ -304,13 +304,13 @@ def test_each_agent_of_a_server_has_cards_of_its_own_kind(wire: Any, new_agent: 
         talks, works = f"{url}/agents/talks", f"{url}/agents/works"
         assert at.request("GET", CARD).json == at.request("GET", OLD_CARD).json
         plain = at.request("GET", f"/agents/works{OLD_CARD}").json
-        said = link(at.request("GET", f"/agents/works{CARD}").json)
+        extension = link(at.request("GET", f"/agents/works{CARD}").json)
         assert list(at.request("GET", f"/agents/works{SCHEMAS}").json) == list(OPEN_TOOLS)
         own = [at.request("GET", path).json for path in (SCHEMAS, f"/agents/talks{SCHEMAS}")]
         preflight = {"Origin": "https://page.example", "Access-Control-Request-Method": "GET"}
         asked = [at.at(base).request("OPTIONS", SCHEMAS, headers=preflight).status for base in (talks, works)]
     assert (plain["name"], plain["url"], skills(plain)) == ("works", f"{works}/a2a", list(OPEN_TOOLS))
-    assert said["params"] == {"url": works + SCHEMAS}
+    assert extension["params"] == {"url": works + SCHEMAS}
     assert own[0] == own[1]
     assert "echo" in own[0]
     assert "get_greeting" not in own[0]
@@ -339,7 +339,7 @@ def test_tools_that_need_a_permission_change_nothing_for_strangers(wire: Any, pa
 
 @pytest.mark.requirement("S0-11", "S0-13", "S0-21")
 @pytest.mark.parametrize("auth", [None, "cookie"])
-def test_who_has_a_cookie_sees_what_it_opens(wire: Any, door: dict[str, Any], auth: str | None) -> None:
+def test_a_cookie_shows_the_tools_that_its_user_may_use(wire: Any, door: dict[str, Any], auth: str | None) -> None:
     settings = door["settings"] | ({"auth": auth} if auth else {})
     with served(tool_agent(delete_all), **settings) as url:
         at, cookies = wire.at(url), door["cookies"]
@@ -377,12 +377,12 @@ def test_a_schema_that_cannot_be_signed_is_named_on_a_signed_extended_card(wire:
         """Take a number that no signature can hold."""
         return n
 
-    for more, told in (((), "schemas"), ((huge,), "url")):
+    for more, member in (((), "schemas"), ((huge,), "url")):
         with served(tool_agent(delete_all, *more), sign=True, **door["settings"]) as url:
             at = wire.at(url)
             card = at.rpc("GetExtendedAgentCard", {}, **door["cookies"]["vera"]).result
             assert card["signatures"]
-            assert list(link(card)["params"]) == [told]
+            assert list(link(card)["params"]) == [member]
             assert at.request("GET", CARD).json["signatures"]
             assert "signatures" not in at.request("GET", OLD_CARD).json
 
@@ -391,7 +391,7 @@ def test_a_schema_that_cannot_be_signed_is_named_on_a_signed_extended_card(wire:
 
 
 @pytest.mark.parametrize("path", PLACES)
-def test_what_is_told_may_be_kept_and_asked_after(tools: Any, path: str) -> None:
+def test_cards_and_schemas_may_be_cached_and_revalidated(tools: Any, path: str) -> None:
     whole, head = tools.request("GET", path), tools.request("HEAD", path)
     assert (head.status, head.text) == (200, "")
     for name in ("content-length", "content-type", "etag", "cache-control"):
@@ -404,13 +404,7 @@ def test_what_is_told_may_be_kept_and_asked_after(tools: Any, path: str) -> None
 
 
 @pytest.mark.parametrize("path", PLACES)
-def test_another_method_is_told_which_are_right(tools: Any, path: str) -> None:
-    answer = tools.request("POST", path)
-    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
-
-
-@pytest.mark.parametrize("path", PLACES)
-def test_a_tool_that_comes_later_is_told_to_who_kept_the_card(wire: Any, path: str) -> None:
+def test_a_cached_card_is_replaced_when_a_tool_is_added(wire: Any, path: str) -> None:
     agent = tool_agent()
     with served(agent, **COMPAT) as url:
         at = wire.at(url)
