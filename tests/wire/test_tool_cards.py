@@ -198,27 +198,6 @@ def test_the_name_on_the_card_is_the_one_that_the_server_gives_itself(
 # -- the card of 0.1 ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("S0-18", "S0-19", "S0-20", "S0-22", "S0-23", "S0-24", "S0-25", "S0-26", "S0-27")
-def test_readers_of_0_1_get_a_plain_card(tools: Any) -> None:
-    card = tools.request("GET", OLD_CARD).json
-    assert list(card) == PLAIN_KEYS
-    assert (card["name"], card["version"]) == ("tools", "1.0.0")
-    assert card["description"].startswith("Five tools and more.")
-    assert card["url"] == f"{tools.url}/a2a"
-    assert list(card["capabilities"].items()) == [
-        ("streaming", False),
-        ("pushNotifications", False),
-        ("stateTransitionHistory", True),
-    ]
-    assert (card["defaultInputModes"], card["defaultOutputModes"]) == (["text"], ["text"])
-    expected = [
-        {"id": tool.__name__, "name": tool.__name__, "description": tool.__doc__, "tags": [], "examples": []}
-        for tool in (*TOOLS, corvid_github_star_repo, frobnicate)
-    ]
-    assert card["skills"] == expected
-    assert list(card["skills"][0]) == ["id", "name", "description", "tags", "examples"]
-
-
 def test_the_plain_card_is_read_as_one_of_0_1_and_its_address_answers(tools: Any) -> None:
     read = read_card(tools.request("GET", OLD_CARD).json)
     assert [(each.url, each.protocol_version) for each in read.supported_interfaces] == [(f"{tools.url}/a2a", "0.1")]
