@@ -142,7 +142,7 @@ def test_only_a_completed_task_has_its_answer_in_the_history(state: State) -> No
     assert ended(ASKED, remark("so far"), state=state).parts == ()
 
 
-@pytest.mark.parametrize("said", [None, Part(text="")])
+@pytest.mark.parametrize("part", [None, Part(text="")])
 def test_a_question_that_is_only_in_an_artifact_is_the_question(part: Part | None) -> None:
     status = TaskStatus(State.INPUT_REQUIRED, None if part is None else message(part))
     interrupt = Artifact("b", (Part(data={"id": "i", "value": "Which size?"}),))

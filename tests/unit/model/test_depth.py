@@ -36,7 +36,7 @@ def test_of_several_depths_the_largest_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "depth"), [("3", 3), ("0", 0), ("", None), ("deep", None), ("-1", None), (" 3", None)]
+    ("text", "depth"), [("3", 3), ("0", 0), ("", None), ("deep", None), ("-1", None), (" 3", None)]
 )
 def test_a_program_reads_its_depth_from_the_environment(text: str, depth: int | None) -> None:
     assert depth_from_environ({"DRAGOMAN_DEPTH": text}) == depth

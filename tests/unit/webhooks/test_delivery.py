@@ -304,7 +304,7 @@ async def test_410_ends_it_at_once(world: Any) -> None:
     assert (push.state, push.error, world.receiver.tries) == (PushState.DEAD, "HTTP 410", 1)
 
 
-@pytest.mark.parametrize(("said", "seconds"), [("120", 120), ("86400", 3600), ("soon", 1)])
+@pytest.mark.parametrize(("header", "seconds"), [("120", 120), ("86400", 3600), ("soon", 1)])
 async def test_retry_after_is_respected_up_to_an_hour(world: Any, header: str, seconds: int) -> None:
     world.receiver.status = 503
     world.receiver.headers = {"Retry-After": header}
