@@ -354,7 +354,7 @@ def spoken(wire: Any, request: bytes) -> bytes:
         b"",
     ],
 )
-def test_what_is_not_http_disturbs_nobody(wire: Any, request_: bytes) -> None:
+def test_a_request_that_is_not_http_is_a_400_and_the_server_keeps_answering(wire: Any, request_: bytes) -> None:
     response = spoken(wire, request_)
     assert not response or response.startswith(b"HTTP/1.1 400 ")
     assert LEAKS.search(response.decode()) is None

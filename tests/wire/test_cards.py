@@ -230,7 +230,7 @@ def test_a_card_is_sent_when_it_is_newer_than_what_is_known(wire: Any, seconds: 
     assert wire.request("GET", CARD, headers={"If-Modified-Since": since}).status == status
 
 
-def test_a_time_nobody_can_read_is_ignored(wire: Any) -> None:
+def test_an_unreadable_time_is_ignored(wire: Any) -> None:
     assert wire.request("GET", CARD, headers={"If-Modified-Since": "the day before yesterday"}).status == 200
 
 
@@ -295,7 +295,7 @@ def test_only_a_trusted_proxy_says_where_the_server_is(
     assert urls(card_for(app, client, headers)) == {base, f"{base}/a2a"}
 
 
-def test_nobody_is_trusted_unless_the_settings_say_so(new_agent: Callable[..., Any]) -> None:
+def test_no_proxy_is_trusted_by_default(new_agent: Callable[..., Any]) -> None:
     app = new_agent().app(store="memory:")
     assert urls(card_for(app, "127.0.0.1", FORWARDED)) == {"http://10.0.0.9:8080", "http://10.0.0.9:8080/a2a"}
 

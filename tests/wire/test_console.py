@@ -275,7 +275,7 @@ def test_the_cookie_of_another_start_is_worth_nothing(browser: httpx2.Client) ->
     assert not session(browser, Cookie=f"dragoman-console-{browser.base_url.port}={value}")["token"]
 
 
-def test_an_app_that_nobody_gave_a_token_accepts_none() -> None:
+def test_an_app_without_a_token_accepts_no_token() -> None:
     with opened(console_token=None) as client:
         for token in ("", "None", TOKEN):
             assert client.get(f"/?token={token}", headers=HTML).status_code == 403

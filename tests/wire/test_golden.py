@@ -90,7 +90,7 @@ def test_a_conversation_is_spelled_as_it_always_was(alone: Any) -> None:
     compare(f"{alone.name}.txt", normalized("\n".join(conversation(alone))))
 
 
-def test_a_task_is_the_same_in_1_0_whatever_dialect_it_was_made_in(alone: Any) -> None:
+def test_a_task_of_every_dialect_is_the_same_in_1_0(alone: Any) -> None:
     asked = alone.send("Greet me", tool="ask_name")
     alone.send("Ada", task=asked, message={} if alone.version == "0.1" else {"messageId": "m2"})
     read = alone.wire.speaker("1.0-rpc").get(alone.id_of(asked))

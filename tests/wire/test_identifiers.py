@@ -132,7 +132,7 @@ async def test_no_id_of_a_caller_is_taken_for_an_outage(
                 assert not _errors(caplog)
 
 
-async def test_a_user_whose_id_cannot_be_printed_is_nobody(store: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_user_with_an_unprintable_id_is_refused(store: str, caplog: pytest.LogCaptureFixture) -> None:
     async def named(_: Any) -> User:
         return User(NUL)
 

@@ -53,7 +53,7 @@ def test_a_number_is_taken_for_its_digits(speaker: Any) -> None:
     assert speaker.wire.rpc("tasks/get", {"id": number}).result["sessionId"] == "7"
 
 
-def test_the_same_id_goes_on_with_the_task(speaker: Any, chosen: str) -> None:
+def test_the_same_id_continues_the_task(speaker: Any, chosen: str) -> None:
     assert speaker.send(tool="ask_name", id=chosen, sessionId="s").result["status"]["state"] == "input-required"
     answered = speaker.send("Ada", id=chosen, sessionId="s").result
     assert (answered["status"]["state"], speaker.texts(answered)) == ("completed", ["Hello, Ada!"])

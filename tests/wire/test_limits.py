@@ -117,7 +117,7 @@ def test_strangers_are_identified_by_the_address_that_a_trusted_proxy_gives(
     assert speaker.send("hi", headers={"X-Forwarded-For": second}).status == (429 if same else 200)
 
 
-def test_nobody_gets_more_by_claiming_addresses(limited: Callable[..., Any]) -> None:
+def test_a_claimed_address_raises_no_rate(limited: Callable[..., Any]) -> None:
     speaker = limited(rate=0.01, burst=2).speaker("1.0-rest")
     statuses = [speaker.send("hi", headers={"X-Forwarded-For": f"192.0.2.{number}"}).status for number in range(4)]
     assert statuses == [200, 200, 429, 429]

@@ -96,7 +96,7 @@ def test_a_stream_carries_files_as_the_caller_s_sdk_encodes_them(files: Any) -> 
         assert received == [PNG]
 
 
-def test_a_stranger_who_encodes_twice_for_certain_is_answered_so_also_later(files: Any) -> None:
+def test_a_caller_that_encodes_twice_gets_files_encoded_twice_later_too(files: Any) -> None:
     task = send(files, OTHER, (twice(PNG), "image/png"), (twice(BLOB), "application/octet-stream"))
     assert received == [PNG, BLOB]
     for shown in (task, get(files, OTHER, task)):

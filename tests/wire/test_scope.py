@@ -138,7 +138,7 @@ def test_caller_and_agent_learn_which_extensions_are_active(
         assert reading.headers.get(answered) == shown
 
 
-def test_nothing_is_activated_that_nobody_asked_for(speaker: Any, extended: Any) -> None:
+def test_an_extension_that_is_not_requested_is_not_activated(speaker: Any, extended: Any) -> None:
     answer = extended.speaker(speaker.name).send("hi")
     assert "a2a-extensions" not in answer.headers
     assert "x-a2a-extensions" not in answer.headers

@@ -181,7 +181,7 @@ async def test_a_wrong_body_is_answered_with_400_and_what_is_wrong(site: Any, co
 
 
 @pytest.mark.requirement("S3-24", "S3-50")
-async def test_the_first_agent_with_a_project_gets_the_task_and_without_one_nobody_does(site: Any) -> None:
+async def test_the_first_agent_with_a_project_gets_the_task_and_without_one_none_does(site: Any) -> None:
     none, first, second = plain_agent("none"), plain_agent("first", "p1"), plain_agent("second", "p2")
     at = site(none, first, second)
     task = await at.send()

@@ -398,7 +398,7 @@ def test_a_cached_card_is_replaced_when_a_tool_is_added(wire: Any, path: str) ->
 
 
 @pytest.mark.parametrize("path", PLACES)
-def test_what_a_known_caller_sees_is_for_nobody_else_to_keep(wire: Any, door: dict[str, Any], path: str) -> None:
+def test_the_card_of_a_known_caller_is_cached_for_no_other(wire: Any, door: dict[str, Any], path: str) -> None:
     with served(tool_agent(delete_all), **door["settings"]) as url:
         public, hers = (wire.at(url).request("GET", path, headers=who) for who in ({}, door["cookies"]["vera"]))
         known = {"If-None-Match": hers.headers["etag"]}

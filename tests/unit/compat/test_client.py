@@ -56,14 +56,14 @@ async def test_discovery_sends_no_cookie_even_when_it_is_given_one(stub: Any) ->
 
 
 @pytest.mark.requirement("S1-10")
-async def test_discovery_where_nobody_answers_is_an_error_pair(refusing: str) -> None:
+async def test_discovery_of_an_unreachable_server_is_an_error_pair(refusing: str) -> None:
     outcome, reason = await discover(refusing)
     assert outcome == "error"
     assert "nobody answers" in reason
 
 
 @pytest.mark.requirement("S1-10")
-async def test_discovery_of_what_is_not_there_is_an_error_pair(stub: Any) -> None:
+async def test_discovery_of_a_missing_card_is_an_error_pair(stub: Any) -> None:
     server = await stub(lambda _: (b"", 404))
     assert await discover(server.url) == ("error", "HTTP 404 Not Found")
 
@@ -74,7 +74,7 @@ async def test_discovery_of_what_is_not_there_is_an_error_pair(stub: Any) -> Non
     [b"<html>hello</html>", b'{"name": "half', b"", b"[]", b"null", b'"\xff"', b"[" * 100_000],
     ids=["html", "cut", "nothing", "list", "null", "not utf-8", "too deep"],
 )
-async def test_discovery_of_what_is_not_a_json_object_is_an_error_pair(stub: Any, body: bytes) -> None:
+async def test_discovery_of_a_body_that_is_no_json_object_is_an_error_pair(stub: Any, body: bytes) -> None:
     server = await stub(lambda _: body)
     assert await discover(server.url) == ("error", "the agent card is not a JSON object")
 
@@ -249,7 +249,7 @@ async def test_an_answer_that_is_neither_task_nor_error_is_an_error_pair(stub: A
 
 @pytest.mark.requirement("S1-17")
 @every_operation
-async def test_an_operation_where_nobody_answers_is_an_error_pair(refusing: str, operation: Any) -> None:
+async def test_an_operation_on_an_unreachable_server_is_an_error_pair(refusing: str, operation: Any) -> None:
     outcome, reason = await operation(refusing, cookie="secret")
     assert outcome == "error"
     assert "nobody answers" in reason
@@ -260,7 +260,7 @@ async def test_an_operation_where_nobody_answers_is_an_error_pair(refusing: str,
 @pytest.mark.parametrize(
     "base", ["", "localhost", "ftp://localhost", "http://", "http://[::1", "http://localhost:x", "http://h/?a=b", "/a"]
 )
-async def test_what_is_not_a_base_url_is_an_error_pair(operation: Any, base: str) -> None:
+async def test_an_invalid_base_url_is_an_error_pair(operation: Any, base: str) -> None:
     for outcome, reason in [await operation(base, cookie="k"), await discover(base)]:
         assert outcome == "error"
         assert "is not a base URL" in reason

@@ -113,7 +113,7 @@ async def test_a_status_other_than_success_is_named(stub: Any, status: int, name
     assert (caught.value.status, caught.value.reason) == (status, "UNAVAILABLE")
 
 
-async def test_where_nobody_answers_the_service_is_at_fault(refusing: str) -> None:
+async def test_an_unreachable_agent_is_a_service_error(refusing: str) -> None:
     with pytest.raises(ExternalServiceError, match="nobody answers") as caught:
         await fetch_agent_card(refusing)
     assert (caught.value.status, caught.value.reason, caught.value.arrived) == (None, "CANNOT_CONNECT", False)
@@ -167,7 +167,7 @@ async def test_a_card_without_name_or_version_is_refused_by_their_names(stub: An
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"name": "n"', b"[]", b"", b'"\xff"', b"[" * 100_000])
-async def test_what_is_no_json_object_is_no_card(stub: Any, body: bytes) -> None:
+async def test_a_body_that_is_no_json_object_is_no_card(stub: Any, body: bytes) -> None:
     server = await stub(lambda _: body)
     with pytest.raises(ValidationError, match="not a JSON object"):
         await fetch_agent_card(server.url)
@@ -187,14 +187,14 @@ async def test_a_card_that_was_refused_is_not_kept(stub: Any) -> None:
 
 @pytest.mark.requirement("S3-11")
 @pytest.mark.parametrize("response", [(b"", 404), (b"", 500), (b"<html>", 200), ({"version": "1"}, 200), (b"", 302)])
-async def test_discovery_gives_none_for_whatever_goes_wrong(stub: Any, response: Any) -> None:
+async def test_discovery_gives_none_for_every_failure(stub: Any, response: Any) -> None:
     server = await stub(lambda _: response)
     assert await discover_agent(server.url) is None
     assert len(server.seen) == 1
 
 
 @pytest.mark.requirement("S3-11")
-async def test_discovery_gives_none_where_nobody_answers(refusing: str) -> None:
+async def test_discovery_gives_none_for_an_unreachable_agent(refusing: str) -> None:
     assert await discover_agent(refusing) is None
     assert await discover_agent("not an address") is None
 
@@ -381,7 +381,7 @@ async def test_an_answer_without_a_task_is_a_failed_submit(stub: Any, body: Any)
     assert len(server.seen) == 1
 
 
-async def test_a_submit_that_reaches_nobody_is_a_result_too(refusing: str) -> None:
+async def test_a_submit_to_an_unreachable_agent_is_a_failed_result(refusing: str) -> None:
     for base, text in [(refusing, "nobody answers"), ("nowhere", "is not a base URL")]:
         result = await invoke_remote_agent(base, "hi")
         assert (result.success, result.task_id) == (False, "")

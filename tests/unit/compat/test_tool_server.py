@@ -291,7 +291,7 @@ async def test_what_goes_wrong_in_a_tool_is_a_failed_task_and_no_error(
         {"message": {"role": "user", "parts": [{"type": "text", "text": "\ud800"}]}},
     ],
 )
-async def test_what_is_no_message_is_refused(params: Any) -> None:
+async def test_an_invalid_message_is_refused(params: Any) -> None:
     async with ToolServer(tools(nothing)) as server:
         outcome, error = await server.handle_send(params, ADA)
     assert (outcome, error["code"], list(error)) == ("error", -32602, ["code", "message"])

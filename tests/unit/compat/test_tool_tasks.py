@@ -34,7 +34,7 @@ def shown(task: Task) -> Any:
 
 @pytest.mark.requirement("S0-56", "S0-59", "S0-60")
 @pytest.mark.parametrize("operation", [Operation.SEND, Operation.GET, Operation.CANCEL])
-def test_a_task_has_four_members_whatever_was_asked(operation: Operation) -> None:
+def test_a_task_has_four_members_in_every_response(operation: Operation) -> None:
     assert json.loads(
         TOOL_TASKS.write_result(operation, task_of(State.COMPLETED, message=REASON, artifacts=(RESULT,)))
     ) == {

@@ -440,7 +440,7 @@ def test_older_addresses_are_compared_with_the_origin_too() -> None:
         (b"null", "null"),
     ],
 )
-def test_what_is_no_card_at_all_is_one_problem(data: bytes, found: str) -> None:
+def test_a_document_that_is_no_card_is_one_problem(data: bytes, found: str) -> None:
     (problem,) = card_problems(data, url=SITE)
     assert problem[:2] == ("error", "(card)")
     assert found in problem.found

@@ -29,7 +29,7 @@ def test_every_version_is_spoken_over_json_rpc_and_all_but_the_oldest_over_rest_
     assert dialect_of(table.V0_1, table.REST) is dialect_of(table.V0_1, table.GRPC) is None
 
 
-def test_the_package_of_a_grpc_service_tells_old_callers_from_new_ones() -> None:
+def test_the_package_of_a_grpc_service_selects_the_version() -> None:
     services = {version: table.ROWS[version, table.GRPC].service for version in table.VERSIONS[1:]}
     assert services == {
         "0.2": "a2a.v1.A2AService",

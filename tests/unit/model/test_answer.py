@@ -94,7 +94,7 @@ def test_the_value_is_what_a_function_would_have_returned(answer: Any, parts: li
 # A task
 
 
-def test_a_task_without_artifacts_speaks_by_its_status() -> None:
+def test_the_text_of_a_task_without_artifacts_is_that_of_its_status() -> None:
     assert task(says="hello").text == "hello"
     assert task(Part(text="artifact"), says="status").text == "artifact"
     assert task().parts == ()

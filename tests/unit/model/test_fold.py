@@ -74,7 +74,7 @@ def test_without_append_an_artifact_is_replaced_in_its_place() -> None:
     ]
 
 
-def test_appending_to_what_is_not_there_makes_it() -> None:
+def test_appending_to_a_missing_artifact_creates_it() -> None:
     assert fold(FIRST, [chunk("x", append=True)]).text == "x"
 
 

@@ -179,7 +179,7 @@ def test_the_draft_the_schema_names_is_used() -> None:
     assert [problem.path for problem in old.problems({"x": ["a", "b"]})] == ["x[0]"]
 
 
-def test_a_draft_nobody_knows_is_read_as_the_newest() -> None:
+def test_an_unknown_draft_is_read_as_the_newest() -> None:
     schema = Schema({"$schema": "http://127.0.0.1:9/draft", **ADD})
     assert [problem.path for problem in schema.problems({"a": 1})] == ["b"]
 

@@ -253,7 +253,7 @@ def test_a_long_value_of_a_pair_is_read() -> None:
     ],
     ids=lambda schema: str(schema)[:60],
 )
-def test_a_schema_that_only_refers_to_itself_keeps_nobody_waiting(
+def test_a_schema_that_only_refers_to_itself_is_finished_quickly(
     schema: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     made = Schema(schema)

@@ -48,7 +48,7 @@ async def test_every_status_and_every_finished_artifact_arrives_once_and_in_orde
     assert world.sender.open_count == 0
 
 
-async def test_a_task_without_a_webhook_and_one_without_a_task_call_nobody(world: Any) -> None:
+async def test_without_a_webhook_or_without_a_task_no_request_is_sent(world: Any) -> None:
     await world.send("echo", push=None)
     answer = await world.send("reply", "hi")
     await arrived(world, 0)

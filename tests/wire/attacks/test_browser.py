@@ -152,7 +152,7 @@ def test_a_name_that_exists_takes_as_long_as_one_that_does_not(house: Any, brows
     assert max(one, other) < 4 * min(one, other)
 
 
-def test_the_login_page_is_kept_nowhere_framed_by_nobody_and_loads_nothing(house: Any, browser: Browser) -> None:
+def test_the_login_page_is_not_cached_not_framed_and_loads_nothing(house: Any, browser: Browser) -> None:
     answer = browser.http.get("/login")
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-frame-options"] == "DENY"

@@ -308,7 +308,7 @@ def test_every_right_credential_gets_in(house: Any, headers: Attack, user: str) 
         assert speaker.texts(answer) == [f"user={user} tenant= extensions="]
 
 
-def test_a_token_that_names_its_own_key_set_has_nobody_fetch_it(house: Any) -> None:
+def test_the_key_set_that_a_token_names_is_never_fetched(house: Any) -> None:
     """`jku` and `x5u` are addresses that an attacker chooses."""
     asked: list[str] = []
 

@@ -205,7 +205,7 @@ def test_where_every_page_may_call_none_may_do_so_in_somebody_s_name(open_at: Ca
     assert greet(free, Origin=EVIL) == 200
 
 
-def test_a_function_that_knows_everybody_does_not_know_a_page_elsewhere(open_at: Callable[..., Any]) -> None:
+def test_a_foreign_page_is_refused_even_if_every_caller_is_known(open_at: Callable[..., Any]) -> None:
     there = open_at(auth=anybody)
     for made_up in ("", "Basic YTpi", "Negotiate YTpi", "NTLM YTpi", "Digest a=b"):
         assert greet(there, Origin=EVIL, **({"Authorization": made_up} if made_up else {})) == 403

@@ -88,7 +88,7 @@ HEADERS = {
 
 @pytest.mark.parametrize("header", HEADERS.values())
 @pytest.mark.parametrize("target", ["/message:send", "/a2a"])
-def test_no_header_lets_nobody_in(house: Any, header: str, target: str) -> None:
+def test_a_malformed_header_lets_no_request_in(house: Any, header: str, target: str) -> None:
     before = house.rows()
     answer = raw(house.url, request("POST", target, header, body=SEND))
     assert answer.status in (0, 400, 401, 431), answer
@@ -180,7 +180,7 @@ BODIES = {
 
 @pytest.mark.parametrize(("body", "statuses"), BODIES.values())
 @pytest.mark.parametrize("target", ["/a2a", "/message:send", "/v1/message:send", "/tasks/t:cancel"])
-def test_a_body_that_is_none_is_refused(house: Any, body: bytes, statuses: tuple[int, ...], target: str) -> None:
+def test_a_malformed_body_is_refused(house: Any, body: bytes, statuses: tuple[int, ...], target: str) -> None:
     before = house.rows()
     answer = raw(house.url, request("POST", target, known(house, "bob"), body=body))
     assert answer.status in (*statuses, 404), answer

@@ -123,7 +123,7 @@ async def test_an_executor_may_be_one_or_a_class_of_one(echo: Any) -> None:
 
 
 @pytest.mark.parametrize("spec", [None, object(), (object(), {}), dict])
-def test_what_is_no_executor_is_refused_at_once(spec: Any) -> None:
+def test_an_invalid_executor_is_refused_at_once(spec: Any) -> None:
     with pytest.raises(ConfigError, match="AgentExecutor"):
         run_of(spec)
 
@@ -320,7 +320,7 @@ async def test_an_executor_may_return_its_failure(doing: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["ok", ("ok", None), ("ok",)])
-async def test_whatever_else_an_executor_returns_is_no_failure(doing: Any, value: Any) -> None:
+async def test_other_return_values_of_an_executor_are_no_failure(doing: Any, value: Any) -> None:
     async def work(reporter: Any) -> Any:
         return value
 
@@ -377,7 +377,7 @@ async def test_an_executor_that_cancels_itself_fails_its_task(doing: Any) -> Non
     assert (await answer_of(doing(work))).state is State.FAILED
 
 
-async def test_a_canceled_status_nobody_asked_for_fails_the_task(doing: Any) -> None:
+async def test_a_canceled_status_without_a_cancel_fails_the_task(doing: Any) -> None:
     async def work(reporter: Any) -> None:
         await reporter.status(TaskState.CANCELED)
 

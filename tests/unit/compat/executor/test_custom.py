@@ -188,7 +188,7 @@ async def test_a_task_is_read_from_the_users_store(calling: Any, echo: Any, make
 
 @pytest.mark.requirement("S2-94")
 @pytest.mark.parametrize("make", [OwnTasks, AsyncTasks])
-async def test_the_next_handler_goes_on_with_what_the_store_has(calling: Any, doing: Any, make: type[OwnTasks]) -> None:
+async def test_another_handler_continues_the_tasks_of_the_store(calling: Any, doing: Any, make: type[OwnTasks]) -> None:
     own = make()
     first = await calling(doing(ask_first), task_store=own).send("first")
     assert first["status"]["state"] == "input-required"

@@ -279,7 +279,7 @@ async def test_a_custom_store_holds_the_tasks_of_the_handler(calling: Any, echo:
     assert await own.task(task["id"]) is not None
 
 
-async def test_an_executor_that_is_none_is_refused_at_once() -> None:
+async def test_an_invalid_executor_is_refused_at_once() -> None:
     with pytest.raises(ConfigError):
         RequestHandler(object())  # type: ignore[arg-type]
 

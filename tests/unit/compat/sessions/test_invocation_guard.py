@@ -111,7 +111,7 @@ def test_each_agent_has_its_own_rate() -> None:
             guard.admit(name, 0)
 
 
-def test_nobody_uses_up_the_rate_of_another_callers_agent() -> None:
+def test_the_rate_of_an_agent_is_counted_per_caller() -> None:
     guard = InvocationGuard(Clock())
     for caller in ("mallory", "victim"):
         for _ in range(5):
@@ -147,7 +147,7 @@ def test_zero_a_minute_is_any_number() -> None:
     assert len(guard) == 0
 
 
-def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
+def test_a_clock_that_is_set_back_locks_no_agent() -> None:
     clock = SettableClock()
     guard = InvocationGuard(clock)
     begin(guard, 5)

@@ -253,7 +253,7 @@ async def test_the_time_of_a_task_is_watched_although_its_caller_has_left(open_e
 
 
 @pytest.mark.requirement("S3-25", "S3-26", "S3-27")
-async def test_the_oldest_that_have_ended_go_and_none_that_goes_on(open_engine: Open) -> None:
+async def test_the_oldest_ended_tasks_are_pruned_and_no_working_one(open_engine: Open) -> None:
     async def run(ctx: Context) -> AsyncIterator[str]:
         if ctx.text == "wait":
             await asyncio.Event().wait()
