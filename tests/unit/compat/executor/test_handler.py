@@ -186,6 +186,23 @@ async def test_the_stream_of_an_executor_that_crashes_ends(calling: Any, doing: 
     assert len(caller.handler.queues) == 0
 
 
+@pytest.mark.requirement("S2-88")
+async def test_an_executor_that_continues_finds_the_task_with_its_artifacts(calling: Any, doing: Any) -> None:
+    async def work(reporter: Any) -> None:
+        if reporter.context.task is None:
+            await reporter.artifact("a", "x")
+            await reporter.status(TaskState.INPUT_REQUIRED, "which?")
+
+    executor = doing(work)
+    caller = calling(executor)
+    task = await caller.send("first")
+    await caller.send("second", taskId=task["id"])
+    [_, (context, _)] = executor.executed
+    assert context.task.id == task["id"]
+    assert context.task.artifacts[0].parts == (TextPart("x"),)
+    assert [message.text for message in context.task.history] == ["first", "which?", "second"]
+
+
 # -- what a handler is made of -------------------------------------------------------------------------------------
 
 
