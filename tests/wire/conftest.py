@@ -92,7 +92,7 @@ async def slow(ctx: Context) -> None:
     await asyncio.Event().wait()
 
 
-async def until_told(ctx: Context) -> AsyncIterator[str]:
+async def until_message(ctx: Context) -> AsyncIterator[str]:
     """Begin, and end with the next message."""
     await ctx.progress("begun")
     async for message in ctx.messages():
@@ -131,12 +131,12 @@ async def who(ctx: Context) -> str:
     return f"user={ctx.user.id if ctx.user else ''} tenant={ctx.tenant} extensions={','.join(sorted(ctx.extensions))}"
 
 
-SKILLS = (echo, count, same, both, ask_name, slow, until_told, sign_in, boom, deny, reply, add_numbers, who)
+SKILLS = (echo, count, same, both, ask_name, slow, until_message, sign_in, boom, deny, reply, add_numbers, who)
 
 
 def make_agent(name: str = "wire", **options: Any) -> Agent:
     """An agent with a skill for everything that can happen; the first is the default."""
-    agent = Agent(name, description="Says what it is told", version="1.2.3", **options)
+    agent = Agent(name, description="Answers what it is asked", version="1.2.3", **options)
     for function in SKILLS:
         agent.skill(function)
     return agent

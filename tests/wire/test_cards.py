@@ -84,7 +84,7 @@ def test_the_card_is_at_both_well_known_paths_for_everybody(wire: Any, path: str
     answer = wire.request("GET", path)
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     card = answer.json
-    assert (card["name"], card["description"], card["version"]) == ("wire", "Says what it is told", "1.2.3")
+    assert (card["name"], card["description"], card["version"]) == ("wire", "Answers what it is asked", "1.2.3")
     assert capabilities(card) == {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}
     echo = next(skill for skill in card["skills"] if skill["id"] == "echo")
     modes = {key: ["text/plain", "application/json"] for key in ("inputModes", "outputModes")}
@@ -139,7 +139,7 @@ def test_a_pinned_card_has_exactly_the_keys_of_its_version(
     ("asked", "required", "keys"),
     [("1.0", REQUIRED_1_0, KEYS_1_0), ("1.1", REQUIRED_1_0, KEYS_1_0), ("0.3", REQUIRED_0_3, KEYS_0_3)],
 )
-def test_who_names_a_version_gets_a_card_with_exactly_its_keys(
+def test_a_card_asked_for_in_a_version_has_exactly_its_keys(
     wire: Any, asked: str, required: set[str], keys: set[str]
 ) -> None:
     pure = wire.request("GET", CARD, headers={"A2A-Version": asked})
@@ -230,7 +230,7 @@ def test_a_card_is_sent_when_it_is_newer_than_what_is_known(wire: Any, seconds: 
     assert wire.request("GET", CARD, headers={"If-Modified-Since": since}).status == status
 
 
-def test_a_time_nobody_can_read_is_ignored(wire: Any) -> None:
+def test_an_unreadable_time_is_ignored(wire: Any) -> None:
     assert wire.request("GET", CARD, headers={"If-Modified-Since": "the day before yesterday"}).status == 200
 
 
@@ -295,7 +295,7 @@ def test_only_a_trusted_proxy_says_where_the_server_is(
     assert urls(card_for(app, client, headers)) == {base, f"{base}/a2a"}
 
 
-def test_nobody_is_trusted_unless_the_settings_say_so(new_agent: Callable[..., Any]) -> None:
+def test_no_proxy_is_trusted_by_default(new_agent: Callable[..., Any]) -> None:
     app = new_agent().app(store="memory:")
     assert urls(card_for(app, "127.0.0.1", FORWARDED)) == {"http://10.0.0.9:8080", "http://10.0.0.9:8080/a2a"}
 
@@ -438,19 +438,19 @@ def test_the_server_says_how_it_is(wire: Any, path: str, status: str) -> None:
         ("DELETE", "/a2a", "POST"),
     ],
 )
-def test_a_wrong_method_is_told_which_are_right(wire: Any, method: str, path: str, allow: str) -> None:
+def test_the_refusal_of_a_wrong_method_names_the_right_ones(wire: Any, method: str, path: str, allow: str) -> None:
     answer = wire.request(method, path)
     assert (answer.status, answer.headers["allow"]) == (405, allow)
 
 
 @pytest.mark.requirement("S2-33", "S2-47")
 @pytest.mark.parametrize("path", ["/unknown", "/registry", "/api/agents", "/.well-known/other.json"])
-def test_there_is_nothing_else(wire: Any, path: str) -> None:
+def test_any_other_path_is_not_found(wire: Any, path: str) -> None:
     assert wire.request("GET", path).status == 404
 
 
 @pytest.mark.parametrize("path", ["/", "/a2a", "/a2a/", CARD, f"{CARD}/", "/tasks/", "/healthz/", "//", "/v1/"])
-def test_nobody_is_ever_sent_elsewhere(wire: Any, path: str) -> None:
+def test_no_path_redirects(wire: Any, path: str) -> None:
     for method in ("GET", "POST"):
         answer = wire.request(method, path)
         assert answer.status not in range(300, 400)

@@ -58,15 +58,7 @@ def test_the_client_of_adk_gets_the_whole_text_at_the_end(speaker: Any, metadata
         assert updates(speaker, reading) == WHOLE
 
 
-@pytest.mark.parametrize("name", ["A2A-Extensions", "X-A2A-Extensions"])
-def test_so_does_who_asks_for_the_extension_of_adk(speaker: Any, name: str) -> None:
-    with speaker.stream(message=parts(speaker, None), headers={name: f"urn:other, {EXTENSION}"}) as reading:
-        assert updates(speaker, reading) == WHOLE
-        # It is not on the card of this agent, so it is not said to be active.
-        assert EXTENSION not in str(reading.headers)
-
-
-def test_whoever_reads_a_task_later_reads_the_same_and_the_text_once(speaker: Any) -> None:
+def test_a_later_reader_gets_the_same_events_and_the_text_once(speaker: Any) -> None:
     for metadata, form in ((None, LAST), ({"is_user_input": True}, WHOLE)):
         with speaker.stream(message=parts(speaker, metadata)) as reading:
             first = speaker.event(reading.next())
@@ -89,7 +81,7 @@ def test_a_task_that_the_client_of_adk_streams_says_how_to_read_it(speaker: Any)
         assert EXTENSION not in str(speaker.send(message=parts(speaker, metadata)).result)
 
 
-async def test_the_client_of_adk_is_not_told_again_what_came_before_the_question() -> None:
+async def test_the_client_of_adk_gets_no_text_twice_after_a_question() -> None:
     async def run(ctx: Context) -> AsyncIterator[Any]:
         if ctx.resume is None:
             await ctx.progress("begun")
@@ -100,12 +92,12 @@ async def test_the_client_of_adk_is_not_told_again_what_came_before_the_question
             await asyncio.sleep(0)
             yield " is 5."
 
-    def said(text: str) -> Part:
+    def user_part(text: str) -> Part:
         return Part(text=text, metadata={"is_user_input": True})
 
     with served(Agent("talk", run=run)) as url:
         async with Client(url) as client:
-            asking = client.stream(files=[said("add")])
+            asking = client.stream(files=[user_part("add")])
             progress = [
                 event.raw.status.message
                 async for event in asking
@@ -114,7 +106,7 @@ async def test_the_client_of_adk_is_not_told_again_what_came_before_the_question
             assert [part.metadata for message in progress if message for part in message.parts] == [
                 {"adk_thought": True}
             ]
-            answer = client.stream(files=[said("2 and 3")], task=asking.task)
+            answer = client.stream(files=[user_part("2 and 3")], task=asking.task)
             first, *_, last, _ = [event.raw async for event in answer]
             assert isinstance(first, Task)
             assert [artifact.text for artifact in first.artifacts] == [""]

@@ -17,7 +17,7 @@ from dragoman.cli.main import group
 from dragoman.model.card import SKILL_SCHEMAS
 from dragoman.testing import served
 
-CARD, OLD_CARD, SCHEMAS = (f"/.well-known/{name}.json" for name in ("agent-card", "agent", "skill-schemas"))
+CARD, SCHEMAS = "/.well-known/agent-card.json", "/.well-known/skill-schemas.json"
 
 
 def add(a: int, b: int = 0) -> int:
@@ -190,9 +190,9 @@ def test_functions_publish_their_schemas_as_tools_do(wire: Any) -> None:
     agent.skill(tally)
     with served(agent) as ours, served(tools()) as theirs:
         at, other = wire.at(ours), wire.at(theirs)
-        said, like = link(at.request("GET", CARD).json), link(other.request("GET", CARD).json)
+        extension, like = link(at.request("GET", CARD).json), link(other.request("GET", CARD).json)
         answer = at.request("GET", SCHEMAS)
-    assert said == {**like, "params": {"url": ours + SCHEMAS}}
+    assert extension == {**like, "params": {"url": ours + SCHEMAS}}
     assert answer.headers["cache-control"] == "public, max-age=300"
     assert answer.json["add"] == {
         "inputSchema": {

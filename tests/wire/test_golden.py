@@ -90,7 +90,7 @@ def test_a_conversation_is_spelled_as_it_always_was(alone: Any) -> None:
     compare(f"{alone.name}.txt", normalized("\n".join(conversation(alone))))
 
 
-def test_a_task_is_the_same_in_1_0_whatever_dialect_it_was_made_in(alone: Any) -> None:
+def test_a_task_of_every_dialect_is_the_same_in_1_0(alone: Any) -> None:
     asked = alone.send("Greet me", tool="ask_name")
     alone.send("Ada", task=asked, message={} if alone.version == "0.1" else {"messageId": "m2"})
     read = alone.wire.speaker("1.0-rpc").get(alone.id_of(asked))
@@ -105,10 +105,10 @@ def test_there_is_a_golden_file_for_every_speaker_and_no_other() -> None:
 @pytest.mark.parametrize("version", ["1.0", "1.1", "0.3"])
 def test_a_conversation_over_grpc_says_what_it_says_over_rest(version: str) -> None:
     """Both are the JSON of the same protobuf messages, in which an empty value is as good as none."""
-    assert said(GOLDEN / f"{version}-grpc.txt") == said(GOLDEN / f"{version}-rest.txt")
+    assert answers_in(GOLDEN / f"{version}-grpc.txt") == answers_in(GOLDEN / f"{version}-rest.txt")
 
 
-def said(path: Path) -> list[Any]:
+def answers_in(path: Path) -> list[Any]:
     """What was answered in a golden file: the JSON of results and events, and the ids of these."""
     lines = path.read_text(encoding="utf-8").splitlines()
     answers = [line.removeprefix("data: ") for line in lines if line.startswith(("{", "data: {", "id: "))]

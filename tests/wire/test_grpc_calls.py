@@ -18,7 +18,6 @@ from dragoman import Agent, Context
 from dragoman.errors import InvalidParams, ServerError
 from dragoman.server.listen.grpc_port import SERVERS
 
-CALLER = "address 127.0.0.1"
 SECONDS = 10
 LONG = "é世% \n\x01" * 2000
 
@@ -205,7 +204,9 @@ async def test_many_streams_on_one_connection_and_many_connections(work: Work, c
         ("foo.Bar", "Baz", "there is no method 'foo.Bar/Baz'"),
     ],
 )
-async def test_an_unknown_method_is_told_what_there_is(work: Work, service: str, method: str, hint: str) -> None:
+async def test_the_error_of_an_unknown_method_suggests_a_known_one(
+    work: Work, service: str, method: str, hint: str
+) -> None:
     async with serving(work.agent) as app, calling(app) as caller:
         outcome = await caller.call(method, service=service)
         assert (outcome.status, outcome.reason) == ("UNIMPLEMENTED", "METHOD_NOT_FOUND")
@@ -262,7 +263,7 @@ async def test_hostile_messages_and_metadata(work: Work) -> None:
         assert app._limiter._memory.used == 0
 
 
-async def test_whoever_does_not_speak_grpc_is_hung_up_on_and_disturbs_nobody(work: Work) -> None:
+async def test_a_connection_that_is_not_grpc_is_closed_and_disturbs_no_other(work: Work) -> None:
     async with serving(work.agent, limits={"request_timeout": 0.3}) as app, calling(app) as caller:
         host, _, port = app.grpc_address.rpartition(":")
         dice = random.Random(1)

@@ -52,7 +52,7 @@ async def _speaking(speech: Speech, folder: Path) -> AsyncIterator[GrpcReader]:
 
 
 @pytest.mark.timeout(30)
-async def test_a_reader_who_does_not_read_holds_up_nobody_and_finds_everything_later(tmp_path: Path) -> None:
+async def test_a_reader_that_stops_reading_delays_no_other_and_misses_nothing(tmp_path: Path) -> None:
     speech = Speech()
     async with _speaking(speech, tmp_path) as caller:
         stream = caller.stream("speak", n=CHUNKS)

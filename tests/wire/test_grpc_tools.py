@@ -108,7 +108,7 @@ async def test_the_health_is_that_of_readyz(tmp_path: Path) -> None:
             assert await check(channel, "liveness") == "SERVING"
 
 
-async def test_who_watches_is_told_at_once_that_the_server_stops() -> None:
+async def test_a_watcher_learns_at_once_that_the_server_stops() -> None:
     started, go_on = asyncio.Event(), asyncio.Event()
     busy = Agent("busy", description="Works until it may stop")
 

@@ -65,13 +65,13 @@ async def test_a_stream_carries_a_task_of_minutes_and_holds_nothing_back() -> No
     await reading
     await app.stop()
 
-    came = {
+    times = {
         word: at
         for at, body in reader.seen
         for word in ("one", "two", "three", "four")
         if b'"%b "' % word.encode() in body
     }
-    assert came == {"one": 10, "two": 20, "three": 30, "four": 40}
+    assert times == {"one": 10, "two": 20, "three": 30, "four": 40}
     assert [at for at, body in reader.seen if body.startswith(b":")] == [7, 17, 27, 37]
     assert b"TASK_STATE_COMPLETED" in reader.seen[-1][1]
 

@@ -129,7 +129,7 @@ def status_text(holder: Any) -> str:
 # -- execution mode ----------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_gets_a_quick_answer_as_a_message(speaker: Any, quick: str, wire: Any) -> None:
+def test_a_quick_answer_is_a_message(speaker: Any, quick: str, wire: Any) -> None:
     speaker = wire.at(quick).speaker(speaker.name)
     message = message_in(speaker, speaker.send("hi").result)
     assert text_of(message) == "answer to hi"
@@ -138,7 +138,7 @@ def test_who_waits_gets_a_quick_answer_as_a_message(speaker: Any, quick: str, wi
         assert speaker.list().result["tasks"] == []
 
 
-def test_who_waits_gets_a_slow_answer_as_a_task(speaker: Any, slow: str, wire: Any, gate: Gate) -> None:
+def test_a_slow_answer_is_a_task(speaker: Any, slow: str, wire: Any, gate: Gate) -> None:
     speaker = wire.at(slow).speaker(speaker.name)
     with ThreadPoolExecutor(1) as pool:
         sent = pool.submit(speaker.send, "hold")
@@ -152,7 +152,7 @@ def test_who_waits_gets_a_slow_answer_as_a_task(speaker: Any, slow: str, wire: A
 
 
 @pytest.mark.parametrize("pace", ["quick", "slow"])
-def test_who_does_not_wait_gets_a_task_at_once(
+def test_a_message_that_need_not_wait_is_answered_with_a_task_at_once(
     speaker: Any, pace: str, quick: str, slow: str, wire: Any, gate: Gate
 ) -> None:
     speaker = wire.at({"quick": quick, "slow": slow}[pace]).speaker(speaker.name)
@@ -165,33 +165,6 @@ def test_who_does_not_wait_gets_a_task_at_once(
         assert [speaker.state(speaker.event(event)) for event in reading][-1] == "completed"
     ended = speaker.get(task)
     assert (speaker.state(ended), status_text(ended.result)) == ("completed", "answer to hold")
-
-
-# -- cancel ------------------------------------------------------------------------------------------------------------
-
-
-def test_such_a_task_is_canceled(speaker: Any, quick: str, wire: Any, gate: Gate) -> None:
-    speaker = wire.at(quick).speaker(speaker.name)
-    task = speaker.begin("hold")
-    gate.wait()
-    assert speaker.state(speaker.cancel(task)) == "canceled"
-    gate.open()
-    assert speaker.state(speaker.get(task)) == "canceled"
-
-
-# -- subscribe ---------------------------------------------------------------------------------------------------------
-
-
-def test_such_a_task_is_subscribed_to(speaker: Any, quick: str, wire: Any, gate: Gate) -> None:
-    speaker = wire.at(quick).speaker(speaker.name)
-    task = speaker.begin("hold")
-    with speaker.subscribe(task) as reading:
-        first = speaker.event(reading.next())
-        assert speaker.id_of(first) == speaker.id_of(task)
-        gate.open()
-        rest = [speaker.event(event) for event in reading]
-    assert speaker.state(rest[-1]) == "completed"
-    assert status_text(rest[-1]) == "answer to hold"
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
@@ -213,14 +186,3 @@ def test_a_stream_of_a_slow_answer_is_that_of_a_task(speaker: Any, slow: str, wi
         last = [speaker.event(event) for event in reading][-1]
     assert (speaker.state(last), status_text(last)) == ("completed", "answer to hold")
     assert speaker.state(speaker.get(task)) == "completed"
-
-
-def test_a_stream_that_broke_is_resubscribed_to(speaker: Any, slow: str, wire: Any, gate: Gate) -> None:
-    speaker = wire.at(slow).speaker(speaker.name)
-    with speaker.stream("hold") as reading:
-        task = speaker.event(reading.next())
-    with speaker.subscribe(task) as reading:
-        assert speaker.id_of(speaker.event(reading.next())) == speaker.id_of(task)
-        gate.open()
-        last = [speaker.event(event) for event in reading][-1]
-    assert (speaker.state(last), status_text(last)) == ("completed", "answer to hold")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 from collections.abc import Iterator
@@ -11,9 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dragoman import Agent, User
+from dragoman import Agent
 from dragoman.testing import served
-from dragoman.transports.http import Request
 
 SEND = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
 
@@ -61,7 +59,9 @@ def test_a_loopback_name_is_answered(url: str, host: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path"), [("POST", "/message:send"), ("POST", "/"), ("GET", "/.well-known/agent.json")]
 )
-def test_another_name_is_misdirected_and_told_what_to_set(url: str, host: str, method: str, path: str) -> None:
+def test_another_host_is_misdirected_and_the_error_names_the_setting(
+    url: str, host: str, method: str, path: str
+) -> None:
     status, _, body = ask(url, method, path, Host=host)
     assert status == 421
     assert "allow_hosts" in body["error"]
@@ -75,19 +75,6 @@ def test_names_that_were_allowed_and_the_public_address_are_answered() -> None:
 def test_a_trusted_proxy_has_checked_the_name_already() -> None:
     with served(echo_agent(), trust_proxy=["127.0.0.0/8"]) as url:
         assert ask(url, Host="agents.example.com")[0] == 200
-
-
-def test_a_foreign_page_is_refused_and_a_page_of_our_own_is_not(url: str) -> None:
-    status, _, body = ask(url, Origin="https://evil.example")
-    assert (status, body["error"]["status"]) == (403, "PERMISSION_DENIED")
-    assert "cors" in body["error"]["message"]
-    assert ask(url, Origin=url)[0] == 200
-    assert ask(url, Origin="null")[0] == 403
-
-
-def test_json_rpc_refuses_a_foreign_page_with_its_own_error(url: str) -> None:
-    status, _, body = ask(url, path="/a2a", Origin="https://evil.example")
-    assert (status, body["error"]["code"]) == (403, -31403)
 
 
 def test_a_card_may_be_read_by_any_page(url: str) -> None:
@@ -111,16 +98,6 @@ def test_a_listed_origin_may_ask_first_and_read_the_answer() -> None:
         status, headers, _ = ask(url, Origin=page)
         assert (status, headers["access-control-allow-origin"], headers["vary"]) == (200, page, "origin")
         assert ask(url, "OPTIONS", Origin="https://evil.example", **wanted)[0] == 403
-
-
-async def anybody(request: Request) -> User | None:
-    return User("ada") if request.headers.get("authorization") else None
-
-
-def test_a_foreign_page_with_a_token_is_answered() -> None:
-    with served(echo_agent(), auth=anybody) as url:
-        assert ask(url, Origin="https://app.example", Authorization="Bearer x")[0] == 200
-        assert ask(url, Origin="https://app.example")[0] == 403
 
 
 async def listing(server: tuple[str, int], **settings: Any) -> int:
@@ -148,40 +125,8 @@ async def listing(server: tuple[str, int], **settings: Any) -> int:
     return int(sent[0]["status"])
 
 
-async def test_strangers_on_a_network_see_no_list_unless_that_is_said() -> None:
+async def test_strangers_on_a_network_see_no_list_unless_the_setting_allows_it() -> None:
     # What the server says of itself is all that counts: nothing is sent anywhere.
     assert await listing(("192.0.2.1", 80)) == 403
     assert await listing(("192.0.2.1", 80), open_list=True) == 200
     assert await listing(("testserver", 80)) == 200
-
-
-def waiting_agent() -> Agent:
-    agent = Agent("waits", description="Waits for ever")
-
-    @agent.skill
-    async def wait(text: str) -> str:
-        """Wait."""
-        await asyncio.Event().wait()
-        return text
-
-    return agent
-
-
-@pytest.mark.parametrize("limit", ["tasks", "streams"])
-def test_one_too_many_is_told_to_come_back_later_and_one_that_ends_makes_room(limit: str) -> None:
-    with served(waiting_agent(), limits={limit: 1}) as url:
-        first = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
-        first.request("POST", "/message:stream", json.dumps(SEND), {"Content-Type": "application/json"})
-        response = first.getresponse()
-        task = json.loads(next(line for line in response if line.startswith(b"data: "))[6:])["task"]["id"]
-
-        status, _, body = ask(url, path="/message:stream")
-        assert (status, body["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")
-
-        assert ask(url, path=f"/tasks/{task}:cancel")[0] == 200
-        response.read()
-        first.close()
-        second = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
-        second.request("POST", "/message:stream", json.dumps(SEND), {"Content-Type": "application/json"})
-        assert second.getresponse().status == 200
-        second.close()

@@ -12,12 +12,12 @@ from uuid import UUID
 
 import httpx2
 import pytest
+from support.session_programs import SessionPrograms
 
-from dragoman import Agent, Context, User
+from dragoman import Agent, User
 from dragoman.agents.process.run import SessionRuns
 from dragoman.compat.remote import invoke_remote_agent
 from dragoman.model.error import Unauthenticated
-from dragoman.outputs import Ask
 from dragoman.server.agent.base import Backend
 from dragoman.server.build import build
 from dragoman.server.config.loader import load_settings
@@ -25,25 +25,6 @@ from dragoman.testing import Clock, served
 
 SEND, NOT_FOUND = "/a2a/tasks/send", {"error": "Task not found"}
 NO_AGENT = {"error": "Agent with default project not found", "code": "NOT_FOUND"}
-
-
-class Programs:
-    """A process manager that does what a test says."""
-
-    def __init__(self) -> None:
-        self.callbacks: dict[str, list[Callable[[str, Any], Any]]] = {}
-        self.sessions: list[Any] = []
-
-    def subscribe(self, session_id: str, callback: Callable[[str, Any], Any]) -> Callable[[], None]:
-        self.callbacks.setdefault(session_id, []).append(callback)
-        return lambda: self.callbacks[session_id].remove(callback)
-
-    def start_process(self, session: Any, prompt: str, **options: Any) -> None:
-        self.sessions.append(session)
-
-    def emit(self, session_id: str, **event: Any) -> None:
-        for callback in tuple(self.callbacks[session_id]):
-            callback(session_id, event)
 
 
 class Site:
@@ -92,11 +73,11 @@ async def site() -> AsyncIterator[Callable[..., Site]]:
 
 
 @pytest.fixture
-def programs() -> Programs:
-    return Programs()
+def programs() -> SessionPrograms:
+    return SessionPrograms()
 
 
-def program_agent(name: str, programs: Programs, project: str | None = "p") -> Agent:
+def program_agent(name: str, programs: SessionPrograms, project: str | None = "p") -> Agent:
     runs = SessionRuns(programs, agent_id=name, project_id=project)
     backend = Backend(runs.run, prepare=runs.prepare, canceled=runs.canceled)
     agent = Agent(name, backend, description="Runs a program")
@@ -138,7 +119,7 @@ async def test_a_message_is_sent_and_its_task_polled_until_the_program_has_ended
     assert str(UUID(task["id"])) == task["id"]
     for time in (task["createdAt"], task["updatedAt"]):
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
-    [session] = programs.sessions
+    [(session, _, _)] = programs.started
     assert (session.id, session.source, session.project_id) == (task["sessionId"], "agent", "p")
     assert await at.get(task) == task
     programs.emit(session.id, type="assistant", message={"content": "Hi there"})
@@ -146,43 +127,6 @@ async def test_a_message_is_sent_and_its_task_polled_until_the_program_has_ended
     await at.quiet()
     ended = await at.get(task)
     assert (ended["state"], words(ended)) == ("completed", ["Hi there"])
-
-
-@pytest.mark.requirement("S3-4", "S3-22")
-async def test_a_poller_sees_that_the_program_has_failed(site: Any, programs: Any) -> None:
-    at = site(program_agent("ada", programs))
-    task = await at.send()
-    programs.emit(task["sessionId"], type="error", error={"message": "broke"})
-    await at.quiet()
-    failed = await at.get(task)
-    assert (failed["state"], words(failed)) == ("failed", ["broke"])
-
-
-@pytest.mark.requirement("S3-28")
-async def test_a_poller_sees_that_the_time_is_up(site: Any, programs: Any) -> None:
-    at = site(program_agent("ada", programs))
-    task = await at.send(timeoutMs=1000)
-    await at.clock.advance(1)
-    failed = await at.get(task)
-    assert (failed["state"], words(failed)) == ("failed", ["Task timed out"])
-
-
-@pytest.mark.requirement("S3-7")
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"message": "Hello"},
-        {"params": {"message": "Hello"}},
-        {"method": "tasks/send", "params": {"message": "Hello", "skill": "nobody's", "timeoutMs": 300000}},
-    ],
-)
-async def test_every_form_of_the_request_is_taken(site: Any, body: Any) -> None:
-    at = site(plain_agent(project="p"))
-    response = await at.http.post(SEND, json=body)
-    assert response.status_code == 200
-    task = response.json()
-    await at.quiet()
-    assert words(await at.get(task)) == ["Hello"]
 
 
 async def test_a_skill_the_agent_has_is_used(site: Any) -> None:
@@ -200,18 +144,6 @@ async def test_a_task_is_the_same_in_every_other_dialect(site: Any) -> None:
     assert modern["artifacts"][0]["parts"] == [{"text": "Hello"}]
     assert (await at.rpc("tasks/get", {"id": task["id"]}))["status"]["state"] == "completed"
     assert [each["id"] for each in (await at.rpc("ListTasks", {}))["tasks"]] == [task["id"]]
-
-
-async def test_an_agent_that_asks_has_failed(site: Any) -> None:
-    async def run(ctx: Context) -> AsyncIterator[Any]:
-        yield Ask("Which?")
-
-    agent = Agent("asks", run=run)
-    agent.default_project_id = "p"
-    at = site(agent)
-    task = await at.send()
-    await at.quiet()
-    assert words(await at.get(task)) == ["the agent asks, and cannot be answered here: Which?"]
 
 
 @pytest.mark.requirement("S3-66")
@@ -238,12 +170,7 @@ REQUIRED = "Validation failed: : message is required (either at top-level or ins
         (b"{", "Invalid JSON body"),
         (b"", "Invalid JSON body"),
         (b"{}", REQUIRED),
-        (b'{"params":{}}', REQUIRED),
-        (b'{"params":{"message":"  "}}', "Validation failed: params.message: message must not be empty"),
-        (b'{"params":{"message":1}}', "Validation failed: params.message: message must be a string"),
-        (b'{"method":"tasks/get","message":"Hi"}', "Validation failed: method: must be tasks/send"),
         (b'{"message":"Hi","timeoutMs":999}', "Validation failed: timeoutMs: must be from 1000 to 600000"),
-        (b'{"message":"Hi","timeoutMs":600001}', "Validation failed: timeoutMs: must be from 1000 to 600000"),
         (b'{"message":"Hi","timeoutMs":1000.5}', "Validation failed: timeoutMs: must be a whole number"),
     ],
 )
@@ -254,7 +181,7 @@ async def test_a_wrong_body_is_answered_with_400_and_what_is_wrong(site: Any, co
 
 
 @pytest.mark.requirement("S3-24", "S3-50")
-async def test_the_first_agent_with_a_project_gets_the_task_and_without_one_nobody_does(site: Any) -> None:
+async def test_the_first_agent_with_a_project_gets_the_task_and_without_one_none_does(site: Any) -> None:
     none, first, second = plain_agent("none"), plain_agent("first", "p1"), plain_agent("second", "p2")
     at = site(none, first, second)
     task = await at.send()
@@ -277,15 +204,7 @@ async def test_other_methods_are_not_allowed(site: Any, method: str, path: str, 
     assert (response.status_code, response.headers["allow"]) == (405, allow)
 
 
-async def test_a_body_that_is_too_large_or_no_json_by_its_own_words_is_refused(site: Any) -> None:
-    at = site(plain_agent(project="p"), limits={"body": 100})
-    large = await at.http.post(SEND, json={"message": "x" * 200})
-    assert (large.status_code, large.json()["code"]) == (413, "INVALID_REQUEST")
-    form = await at.http.post(SEND, data={"message": "Hi"})
-    assert (form.status_code, set(form.json())) == (415, {"error", "code"})
-
-
-async def test_a_break_tells_nothing_but_that_it_broke(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error_reveals_nothing(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     at = site(plain_agent(project="p"))
 
     async def broken(*_: object) -> None:
@@ -334,21 +253,11 @@ async def whoever(request: Any) -> User:
     return User(name)
 
 
-async def test_who_is_not_known_is_told_how_to_be(site: Any) -> None:
+async def test_a_stranger_gets_a_challenge(site: Any) -> None:
     at = site(plain_agent(project="p"), auth=whoever)
     for response in (await at.http.post(SEND, json={"message": "Hi"}), await at.http.get("/a2a/tasks/x")):
         assert (response.status_code, response.json()) == (401, {"error": "Authentication required"})
         assert response.headers.get_list("www-authenticate") == ["Bearer"]
-
-
-async def test_a_task_is_shown_to_who_has_sent_it_alone(site: Any) -> None:
-    at = site(plain_agent(project="p"), auth=whoever)
-    ada, bob = {"authorization": "Bearer ada"}, {"authorization": "Bearer bob"}
-    task = (await at.http.post(SEND, json={"message": "Hi"}, headers=ada)).json()
-    path = f"/a2a/tasks/{task['id']}"
-    assert (await at.http.get(path, headers=ada)).status_code == 200
-    response = await at.http.get(path, headers=bob)
-    assert (response.status_code, response.json()) == (404, NOT_FOUND)
 
 
 async def test_a_foreign_page_may_not_send_a_task(site: Any) -> None:
@@ -383,7 +292,7 @@ async def test_an_agent_is_invoked_and_called_under_its_id(site: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/invoke", "/agent-card", "/a2a/tasks/send"])
-async def test_an_id_that_nobody_has_is_told_so(site: Any, path: str) -> None:
+async def test_an_unknown_agent_is_not_found(site: Any, path: str) -> None:
     response = await site(plain_agent()).http.post(f"/api/agents/no%20body{path}", json={"message": "Hi"})
     assert (response.status_code, response.json()) == (404, {"error": "Agent no body not found", "code": "NOT_FOUND"})
 
@@ -464,30 +373,10 @@ async def test_a_card_that_is_known_is_not_sent_again(site: Any) -> None:
     assert (await at.http.options(path, headers={"origin": "https://page.example"})).status_code == 204
 
 
-async def test_the_author_s_own_words_stand_on_the_card(site: Any) -> None:
-    provider = {"organization": "Example", "url": "https://example.com"}
-    agent = Agent("ada", card={"provider": provider, "documentationUrl": "https://example.com/docs"})
-    card = (await site(agent).http.get("/api/agents/ada/agent-card")).json()
-    assert (card["provider"], card["documentationUrl"]) == (provider, "https://example.com/docs")
-
-
-@pytest.mark.requirement("S3-40", "S3-41")
-async def test_the_card_of_an_agent_shows_the_tools_it_may_use(site: Any) -> None:
-    agent = plain_agent("ada")
-    assert await _skills(site(agent), "ada") == ["echo", "shout"]
-    agent.tool_names = ("shout", "no such tool", "echo")
-    assert await _skills(site(agent), "ada") == ["shout", "echo"]
-
-
 async def test_the_card_of_an_agent_is_public_although_its_tasks_are_not(site: Any) -> None:
     at = site(plain_agent("ada", "p"), auth=whoever)
     assert (await at.http.get("/api/agents/ada/agent-card")).json()["authentication"] == {"schemes": []}
     assert (await at.http.post("/api/agents/ada/invoke", json={"message": "Hi"})).status_code == 401
-
-
-async def _skills(at: Site, name: str) -> list[str]:
-    card = (await at.http.get(f"/api/agents/{name}/agent-card")).json()
-    return [skill["id"] for skill in card["skills"]]
 
 
 # -- both halves ---------------------------------------------------------------------------------------------------

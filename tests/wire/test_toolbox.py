@@ -14,7 +14,7 @@ import sqlite3
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
@@ -172,142 +172,25 @@ def test_the_public_card_is_the_document_s_to_the_byte(site: Site) -> None:
     assert answer.text == CARD
 
 
-@pytest.mark.requirement("S0-11", "S0-13")
-def test_a_cookie_shows_the_tools_it_opens_in_the_same_form(site: Site) -> None:
-    assert site.http.get(OLD_CARD, headers=site.headers("bob")).text == CARD
-    public, hers = json.loads(CARD), site.http.get(OLD_CARD, headers=site.headers("ada")).json()
-    assert [skill["id"] for skill in hers["skills"]] == [*OPEN_TOOLS, "increment_counter", "server_report"]
-    assert list(hers) == list(public)
-    assert {tuple(skill) for skill in hers["skills"]} == {tuple(skill) for skill in public["skills"]}
-    assert hers | {"skills": public["skills"]} == public
-
-
 # -- tasks -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement(
-    "S0-6", "S0-29", "S0-30", "S0-35", "S0-37", "S0-38", "S0-56", "S0-57", "S0-58", "S0-59", "S0-60", "S0-61"
+    "S0-6", "S0-29", "S0-30", "S0-35", "S0-37", "S0-38", "S0-56", "S0-57", "S0-58", "S0-59", "S0-60", "S0-61", "S1-20"
 )
 def test_a_sent_message_becomes_the_document_s_task_to_the_byte(site: Site) -> None:
     answer = site.post("tasks/send", f'{{"message":{MESSAGE}}}')
     task = answer.json()["result"]
-    told = task["status"]["timestamp"]
+    timestamp = task["status"]["timestamp"]
     assert answer.status_code == 200
-    assert answer.text == f'{{"jsonrpc":"2.0","id":1,"result":{TASK % (task["id"], "completed", told)}}}'
+    assert answer.text == f'{{"jsonrpc":"2.0","id":1,"result":{TASK % (task["id"], "completed", timestamp)}}}'
     assert re.fullmatch(r"\d{13}", task["id"])
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", told)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", timestamp)
     number, updated, user, state, history, artifacts = site.row(task["id"])
     assert (number, state, user) == (int(task["id"]), "completed", site.user_number("ada"))
-    assert updated == round(datetime.fromisoformat(told).timestamp() * 1000)
+    assert updated == round(datetime.fromisoformat(timestamp).timestamp() * 1000)
     assert history == f"[{MESSAGE}]"
     assert artifacts == '[{"name":"add_numbers-result","parts":[{"type":"text","text":"10"}]}]'
-
-
-@pytest.mark.requirement("S0-7", "S0-8", "S0-41", "S0-44", "S0-56")
-def test_a_task_is_got_and_canceled_in_the_same_words(site: Site) -> None:
-    sent = site.post("tasks/send", f'{{"message":{MESSAGE}}}')
-    task = sent.json()["result"]["id"]
-    assert site.post("tasks/get", f'{{"id":"{task}"}}').content == sent.content
-    before = site.row(task)[1]
-    canceled = site.post("tasks/cancel", f'{{"id":"{task}"}}')
-    told = canceled.json()["result"]["status"]["timestamp"]
-    assert canceled.text == f'{{"jsonrpc":"2.0","id":1,"result":{TASK % (task, "canceled", told)}}}'
-    assert site.post("tasks/get", f'{{"id":"{task}"}}').content == canceled.content
-    _, updated, _, state, _, _ = site.row(task)
-    assert state == "canceled"
-    assert updated == round(datetime.fromisoformat(told).timestamp() * 1000) > before
-
-
-@pytest.mark.requirement("S0-42", "S0-43", "S0-46", "S0-47")
-@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
-@pytest.mark.parametrize(
-    ("params", "code"),
-    [("{}", -32602), ("null", -32602), ('{"id":""}', -32602), ('{"id":"1"}', -32001), ('{"id":"nope"}', -32001)],
-)
-def test_no_id_and_an_unknown_id_have_their_codes(site: Site, method: str, params: str, code: int) -> None:
-    answer = site.post(method, params)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (200, code)
-
-
-@pytest.mark.requirement("S0-32")
-def test_a_text_alone_goes_to_the_first_tool(site: Site) -> None:
-    task = site.send(text="good morning")
-    assert task["status"]["state"] == "completed"
-    assert task["artifacts"] == [{"name": "get_greeting-result", "parts": [{"type": "text", "text": "Hello, ada!"}]}]
-
-
-@pytest.mark.requirement("S0-2", "S0-68")
-def test_every_skill_of_the_card_can_be_called(site: Site) -> None:
-    def told(tool: str, **arguments: Any) -> str:
-        task = site.send(tool, **arguments)
-        assert [artifact["name"] for artifact in task["artifacts"]] == [f"{tool}-result"]
-        return task["artifacts"][0]["parts"][0]["text"]
-
-    counted = int(told("get_counter"))
-    assert int(told("increment_counter")) == counted + 1
-    assert int(told("get_counter")) == counted + 1
-    assert told("get_greeting", name="Lisbon") == "Hello, Lisbon!"
-    assert told("add_numbers", a=5, b=12) == "17"
-    assert datetime.fromisoformat(told("current_time")).tzinfo is not None
-    assert "asked for by ada" in told("server_report")
-
-
-# -- who calls ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("S0-34", "S0-36")
-def test_tools_run_as_the_caller(site: Site) -> None:
-    answers = {name: site.send("is_admin", name)["artifacts"][0]["parts"][0]["text"] for name in ("ada", "bob")}
-    assert answers == {"ada": "true", "bob": "false"}
-    refused = site.send("server_report", "bob")
-    assert refused["status"]["state"] == "failed"
-    told = [{"name": "server_report-error", "parts": [{"type": "text", "text": "Unauthorized: Server Report"}]}]
-    assert refused["artifacts"] == told
-    assert site.row(refused["id"])[2:4] == (site.user_number("bob"), "failed")
-
-
-def _without_end(cookie: str) -> str:
-    return cookie[:-4]
-
-
-def _turned(cookie: str) -> str:
-    middle = len(cookie) // 2
-    return cookie[:middle] + ("A" if cookie[middle] != "A" else "B") + cookie[middle + 1 :]
-
-
-@pytest.mark.requirement("S0-5")
-@pytest.mark.parametrize("method", ["tasks/send", "tasks/get", "tasks/cancel", "tasks/sendSubscribe"])
-@pytest.mark.parametrize(
-    "forged",
-    [None, lambda _: "garbage", lambda _: "", _without_end, _turned],
-)
-def test_without_a_true_cookie_nothing_is_done(site: Site, method: str, forged: Callable[[str], str] | None) -> None:
-    task = site.send("get_counter")["id"]
-    before = site.rows()
-    headers = {} if forged is None else {"Cookie": f"user={forged(site.cookies['ada'])}"}
-    answer = site.post(method, f'{{"id":"{task}","message":{MESSAGE}}}', user="", **headers)
-    assert answer.status_code == 401
-    assert answer.json()["error"]["code"] == -31401
-    assert answer.headers["www-authenticate"].startswith("Cookie ")
-    assert site.rows() == before
-
-
-@pytest.mark.requirement("S0-9")
-def test_a_cookie_is_enough_without_a_token_and_a_page_elsewhere_cannot_use_it(site: Site) -> None:
-    params = f'{{"message":{MESSAGE}}}'
-    answer = site.post("tasks/send", params, Referer="https://elsewhere.example/page")
-    assert answer.json()["result"]["status"]["state"] == "completed"
-    assert site.post("tasks/send", params, Origin="https://elsewhere.example").status_code == 403
-
-
-@pytest.mark.requirement("S0-43", "S0-47")
-@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
-def test_somebody_else_s_task_is_not_there(site: Site, method: str) -> None:
-    task = site.send("get_counter", "ada")
-    refused = site.call(method, {"id": task["id"]}, "bob")
-    assert refused["code"] == -32001
-    assert refused["message"] == site.call(method, {"id": "1"}, "bob")["message"]
-    assert site.call("tasks/get", {"id": task["id"]}, "ada") == task
 
 
 # -- its own client ----------------------------------------------------------------------------------------------------
@@ -336,14 +219,6 @@ def test_the_four_functions_work_one_after_another(site: Site) -> None:
         assert (outcome, error["code"]) == ("error", -31401)
 
     asyncio.run(work())
-
-
-@pytest.mark.requirement("S1-15")
-def test_a_client_s_text_alone_is_answered_by_the_first_tool(site: Site) -> None:
-    outcome, task = asyncio.run(send_task(site.url, "Hello!", cookie=site.cookies["ada"]))
-    assert (outcome, task["status"]["state"]) == ("ok", "completed")
-    assert task["history"] == [{"role": "user", "parts": [{"type": "text", "text": "Hello!"}]}]
-    assert task["artifacts"] == [{"name": "get_greeting-result", "parts": [{"type": "text", "text": "Hello, ada!"}]}]
 
 
 # -- a crash -----------------------------------------------------------------------------------------------------------

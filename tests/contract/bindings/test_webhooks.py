@@ -100,7 +100,7 @@ def test_the_webhooks_of_another_user_s_task_do_not_exist(caller: Caller, named:
     assert ann.webhook(task, "p").url == HOOK
 
 
-# Which addresses these are, in all their spellings, is proven in tests/unit/net and tests/wire/test_push.py.
+# Which addresses these are, in all their spellings: tests/unit/net and tests/wire/attacks/test_webhooks.py.
 def test_an_address_that_may_not_be_called_is_refused_by_its_field(caller: Caller) -> None:
     task = waiting(caller)
     for url in ("http://127.0.0.1/", "http://user:secret@hooks.example.com/", "file:///etc/passwd", "not a url"):

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,14 +56,14 @@ async def test_discovery_sends_no_cookie_even_when_it_is_given_one(stub: Any) ->
 
 
 @pytest.mark.requirement("S1-10")
-async def test_discovery_where_nobody_answers_is_an_error_pair(refusing: str) -> None:
+async def test_discovery_of_an_unreachable_server_is_an_error_pair(refusing: str) -> None:
     outcome, reason = await discover(refusing)
     assert outcome == "error"
     assert "nobody answers" in reason
 
 
 @pytest.mark.requirement("S1-10")
-async def test_discovery_of_what_is_not_there_is_an_error_pair(stub: Any) -> None:
+async def test_discovery_of_a_missing_card_is_an_error_pair(stub: Any) -> None:
     server = await stub(lambda _: (b"", 404))
     assert await discover(server.url) == ("error", "HTTP 404 Not Found")
 
@@ -73,7 +74,7 @@ async def test_discovery_of_what_is_not_there_is_an_error_pair(stub: Any) -> Non
     [b"<html>hello</html>", b'{"name": "half', b"", b"[]", b"null", b'"\xff"', b"[" * 100_000],
     ids=["html", "cut", "nothing", "list", "null", "not utf-8", "too deep"],
 )
-async def test_discovery_of_what_is_not_a_json_object_is_an_error_pair(stub: Any, body: bytes) -> None:
+async def test_discovery_of_a_body_that_is_no_json_object_is_an_error_pair(stub: Any, body: bytes) -> None:
     server = await stub(lambda _: body)
     assert await discover(server.url) == ("error", "the agent card is not a JSON object")
 
@@ -233,7 +234,7 @@ async def test_an_error_is_given_as_the_agent_sent_it(stub: Any, operation: Any,
 
 @pytest.mark.requirement("S1-17")
 @every_operation
-async def test_an_http_error_is_told_with_its_status_and_text(stub: Any, operation: Any) -> None:
+async def test_an_http_error_is_reported_with_its_status_and_text(stub: Any, operation: Any) -> None:
     server = await stub(lambda _: (b"out of\n  order", 500))
     assert await operation(server.url, cookie="k") == ("error", "HTTP 500 — out of order")
 
@@ -248,7 +249,7 @@ async def test_an_answer_that_is_neither_task_nor_error_is_an_error_pair(stub: A
 
 @pytest.mark.requirement("S1-17")
 @every_operation
-async def test_an_operation_where_nobody_answers_is_an_error_pair(refusing: str, operation: Any) -> None:
+async def test_an_operation_on_an_unreachable_server_is_an_error_pair(refusing: str, operation: Any) -> None:
     outcome, reason = await operation(refusing, cookie="secret")
     assert outcome == "error"
     assert "nobody answers" in reason
@@ -259,7 +260,7 @@ async def test_an_operation_where_nobody_answers_is_an_error_pair(refusing: str,
 @pytest.mark.parametrize(
     "base", ["", "localhost", "ftp://localhost", "http://", "http://[::1", "http://localhost:x", "http://h/?a=b", "/a"]
 )
-async def test_what_is_not_a_base_url_is_an_error_pair(operation: Any, base: str) -> None:
+async def test_an_invalid_base_url_is_an_error_pair(operation: Any, base: str) -> None:
     for outcome, reason in [await operation(base, cookie="k"), await discover(base)]:
         assert outcome == "error"
         assert "is not a base URL" in reason
@@ -307,28 +308,23 @@ async def test_a_call_that_is_given_up_leaves_the_server() -> None:
         await silent.left.wait()
 
 
-async def test_what_does_not_speak_http_is_an_error_pair() -> None:
-    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        (b"220 smtp.example.com ready\r\n", "does not answer in HTTP"),
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"result": {', "broke"),
+    ],
+)
+async def test_a_response_that_is_no_http_or_breaks_off_is_an_error_pair(response: bytes, text: str) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"220 smtp.example.com ready\r\n")
+        writer.write(response)
         writer.close()
 
-    async with speaking(babble) as url:
+    async with speaking(respond) as url:
         outcome, reason = await get_task(url, "t", cookie="k")
     assert outcome == "error"
-    assert "does not answer in HTTP" in reason
-
-
-async def test_an_answer_that_breaks_off_is_an_error_pair() -> None:
-    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"result": {')
-        writer.close()
-
-    async with speaking(break_off) as url:
-        outcome, reason = await get_task(url, "t", cookie="k")
-    assert outcome == "error"
-    assert "broke" in reason
+    assert text in reason
 
 
 # -- nothing is remembered -----------------------------------------------------------------------------------------
@@ -365,6 +361,44 @@ async def test_nothing_is_left_of_a_call_for_the_next(stub: Any) -> None:
     assert [request.headers["cookie"] for request in server.seen] == ["user=k", "user=k"]
     assert server.seen[0].peer != server.seen[1].peer, "each call opens a connection of its own"
     assert dict(vars(client)) == before
+
+
+# -- https -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("S1-2", "S1-3", "S1-4", "S1-5")
+async def test_the_whole_sequence_over_a_self_signed_certificate(stub: Any, certificate: Path) -> None:
+    states = {"tasks/send": "completed", "tasks/get": "completed", "tasks/cancel": "canceled"}
+
+    def answer(request: Any) -> Any:
+        if request.method == "GET":
+            return {"name": "elixir-mcp-agent", "skills": []}
+        return {"result": {"id": "7", "status": {"state": states[request.json["method"]]}}}
+
+    server = await stub(answer, certificate)
+    assert server.url.startswith("https://")
+    assert (await discover(server.url))[0] == "ok"
+    assert await send_task(server.url, "hi", cookie="k") == ("ok", {"id": "7", "status": {"state": "completed"}})
+    assert await get_task(server.url, "7", cookie="k") == ("ok", {"id": "7", "status": {"state": "completed"}})
+    assert await cancel_task(server.url, "7", cookie="k") == ("ok", {"id": "7", "status": {"state": "canceled"}})
+    assert server.paths == ["GET /.well-known/agent.json", *["POST /a2a"] * 3]
+
+
+@pytest.mark.requirement("S1-3")
+async def test_with_verify_a_self_signed_certificate_is_refused_before_anything_is_sent(
+    stub: Any, certificate: Path
+) -> None:
+    server = await stub(lambda _: {}, certificate)
+    for outcome, reason in [
+        await discover(server.url, verify=True),
+        await send_task(server.url, "hi", cookie="k", verify=True),
+        await get_task(server.url, "t", cookie="k", verify=True),
+        await cancel_task(server.url, "t", cookie="k", verify=True),
+    ]:
+        assert outcome == "error"
+        assert "certificate" in reason
+        assert "not trusted" in reason
+    assert server.seen == []
 
 
 # -- without an event loop ---------------------------------------------------------------------------------------------

@@ -52,18 +52,6 @@ async def test_a_card_is_fetched_from_its_well_known_place(stub: Any, ending: st
 
 
 @pytest.mark.requirement("S3-10", "S3-31", "S3-48", "S3-49")
-async def test_a_card_is_fetched_again_after_five_minutes_only(stub: Any) -> None:
-    server, clock = await stub(lambda _: CARD), Clock()
-    await fetch_agent_card(server.url, clock=clock)
-    clock.move(2 * MINUTE)
-    assert await fetch_agent_card(server.url, clock=clock) == CARD
-    assert len(server.seen) == 1
-    clock.move(4 * MINUTE)
-    assert await fetch_agent_card(server.url, clock=clock) == CARD
-    assert len(server.seen) == 2
-
-
-@pytest.mark.requirement("S3-31")
 async def test_a_card_is_kept_for_exactly_five_minutes(stub: Any) -> None:
     server, clock = await stub(lambda _: CARD), Clock()
     await fetch_agent_card(server.url, clock=clock)
@@ -125,7 +113,7 @@ async def test_a_status_other_than_success_is_named(stub: Any, status: int, name
     assert (caught.value.status, caught.value.reason) == (status, "UNAVAILABLE")
 
 
-async def test_where_nobody_answers_the_service_is_at_fault(refusing: str) -> None:
+async def test_an_unreachable_agent_is_a_service_error(refusing: str) -> None:
     with pytest.raises(ExternalServiceError, match="nobody answers") as caught:
         await fetch_agent_card(refusing)
     assert (caught.value.status, caught.value.reason, caught.value.arrived) == (None, "CANNOT_CONNECT", False)
@@ -179,7 +167,7 @@ async def test_a_card_without_name_or_version_is_refused_by_their_names(stub: An
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"name": "n"', b"[]", b"", b'"\xff"', b"[" * 100_000])
-async def test_what_is_no_json_object_is_no_card(stub: Any, body: bytes) -> None:
+async def test_a_body_that_is_no_json_object_is_no_card(stub: Any, body: bytes) -> None:
     server = await stub(lambda _: body)
     with pytest.raises(ValidationError, match="not a JSON object"):
         await fetch_agent_card(server.url)
@@ -198,15 +186,15 @@ async def test_a_card_that_was_refused_is_not_kept(stub: Any) -> None:
 
 
 @pytest.mark.requirement("S3-11")
-@pytest.mark.parametrize("said", [(b"", 404), (b"", 500), (b"<html>", 200), ({"version": "1"}, 200), (b"", 302)])
-async def test_discovery_gives_none_for_whatever_goes_wrong(stub: Any, said: Any) -> None:
-    server = await stub(lambda _: said)
+@pytest.mark.parametrize("response", [(b"", 404), (b"", 500), (b"<html>", 200), ({"version": "1"}, 200), (b"", 302)])
+async def test_discovery_gives_none_for_every_failure(stub: Any, response: Any) -> None:
+    server = await stub(lambda _: response)
     assert await discover_agent(server.url) is None
     assert len(server.seen) == 1
 
 
 @pytest.mark.requirement("S3-11")
-async def test_discovery_gives_none_where_nobody_answers(refusing: str) -> None:
+async def test_discovery_gives_none_for_an_unreachable_agent(refusing: str) -> None:
     assert await discover_agent(refusing) is None
     assert await discover_agent("not an address") is None
 
@@ -275,11 +263,11 @@ def task(state: str, *messages: Any) -> dict[str, Any]:
     return {"id": "t1", "state": state, "messages": list(messages)}
 
 
-def said(*texts: str, role: str = "agent") -> dict[str, Any]:
+def message(*texts: str, role: str = "agent") -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "text", "text": text} for text in texts]}
 
 
-DONE = task("completed", said("Summarize this", role="user"), {"role": "agent", "parts": [{"text": "Summary..."}]})
+DONE = task("completed", message("Summarize this", role="user"), {"role": "agent", "parts": [{"text": "Summary..."}]})
 
 
 @pytest.mark.requirement("S3-1", "S3-9", "S3-13", "S3-46", "S3-47")
@@ -334,12 +322,12 @@ async def test_a_task_is_looked_at_every_three_seconds_until_it_ends(stub: Any) 
 @pytest.mark.parametrize(
     ("messages", "text"),
     [
-        ([said("one"), said("two")], "two"),
-        ([said("one"), said("two"), said("thanks", role="user")], "two"),
-        ([said("a", "b")], "ab"),
-        ([said("question", role="user")], None),
+        ([message("one"), message("two")], "two"),
+        ([message("one"), message("two"), message("thanks", role="user")], "two"),
+        ([message("a", "b")], "ab"),
+        ([message("question", role="user")], None),
         ([], None),
-        ([said("one"), None, {"role": "agent", "parts": [7, {"type": "data", "data": 1}, {"text": "x"}]}], "x"),
+        ([message("one"), None, {"role": "agent", "parts": [7, {"type": "data", "data": 1}, {"text": "x"}]}], "x"),
     ],
 )
 async def test_the_response_is_the_text_of_the_agents_last_message(stub: Any, messages: Any, text: str | None) -> None:
@@ -353,15 +341,15 @@ async def test_the_response_is_the_text_of_the_agents_last_message(stub: Any, me
 @pytest.mark.parametrize(
     ("ended", "error"),
     [
-        (task("failed", said("hi", role="user"), said("out of paper")), "out of paper"),
-        (task("failed", said("hi", role="user")), "Task failed"),
-        (task("failed", said("")), "Task failed"),
+        (task("failed", message("hi", role="user"), message("out of paper")), "out of paper"),
+        (task("failed", message("hi", role="user")), "Task failed"),
+        (task("failed", message("")), "Task failed"),
         ({"state": "failed"}, "Task failed"),
         (task("canceled"), "Task canceled"),
-        (task("rejected", said("not mine")), "not mine"),
+        (task("rejected", message("not mine")), "not mine"),
     ],
 )
-async def test_a_failed_task_is_told_in_its_own_words_if_it_has_any(stub: Any, ended: Any, error: str) -> None:
+async def test_a_failed_task_is_reported_in_its_own_words_if_it_has_any(stub: Any, ended: Any, error: str) -> None:
     clock = Watched()
     server = await stub(Remote(clock, ended))
     result = await invoke_remote_agent(server.url, "hi", clock=clock)
@@ -378,7 +366,7 @@ async def test_a_failed_task_is_told_in_its_own_words_if_it_has_any(stub: Any, e
         ((b"x" * 1000, 500), f"Submit failed: HTTP 500 — {'x' * 200}…"),
     ],
 )
-async def test_a_message_that_is_not_taken_is_told_with_the_status(stub: Any, reply: Any, error: str) -> None:
+async def test_a_refused_message_is_reported_with_the_status(stub: Any, reply: Any, error: str) -> None:
     server = await stub(lambda _: reply)
     result = await invoke_remote_agent(server.url, "hi")
     assert result.to_map() == {"success": False, "taskId": "", "error": error}
@@ -393,7 +381,7 @@ async def test_an_answer_without_a_task_is_a_failed_submit(stub: Any, body: Any)
     assert len(server.seen) == 1
 
 
-async def test_a_submit_that_reaches_nobody_is_a_result_too(refusing: str) -> None:
+async def test_a_submit_to_an_unreachable_agent_is_a_failed_result(refusing: str) -> None:
     for base, text in [(refusing, "nobody answers"), ("nowhere", "is not a base URL")]:
         result = await invoke_remote_agent(base, "hi")
         assert (result.success, result.task_id) == (False, "")
@@ -545,8 +533,8 @@ async def test_a_time_limit_that_is_no_number_is_refused_before_anything_is_sent
 async def test_the_handler_of_the_invocation_tool_gives_the_answer_or_the_reason(stub: Any) -> None:
     def answer(request: Any) -> Any:
         state = "failed" if "fail" in json.dumps(server.seen[0].json) else "completed"
-        said = [{"role": "agent", "parts": [{"type": "text", "text": "Summary..."}]}]
-        return {"id": "t1", "state": state, "messages": said}
+        messages = [{"role": "agent", "parts": [{"type": "text", "text": "Summary..."}]}]
+        return {"id": "t1", "state": state, "messages": messages}
 
     server = await stub(answer)
     given = {"agent_url": server.url, "message": "Summarize this", "skill": "summarize", "timeout_minutes": 0.5}

@@ -19,13 +19,13 @@ from dragoman.model.state import Role, State
 from dragoman.model.task import Artifact, Task, TaskStatus
 
 TIME = "2026-11-15T10:00:00.000Z"
-SAID = Message("m", Role.USER, (Part(text="hi"), Part(data={"tool": "echo"})), metadata={"a": 1})
+ASKED = Message("m", Role.USER, (Part(text="hi"), Part(data={"tool": "echo"})), metadata={"a": 1})
 REASON = Message("r", Role.AGENT, (Part(text="because"),))
 RESULT = Artifact("echo-result", (Part(text="hi", media_type="text/plain"),), "echo-result", "what it is", {"b": 2})
 
 
 def task_of(state: State, *, message: Message | None = None, artifacts: Any = (), context: str = "7") -> Task:
-    return Task("7", context, TaskStatus(state, message, TIME), artifacts, (SAID,), {"c": 3})
+    return Task("7", context, TaskStatus(state, message, TIME), artifacts, (ASKED,), {"c": 3})
 
 
 def shown(task: Task) -> Any:
@@ -34,7 +34,7 @@ def shown(task: Task) -> Any:
 
 @pytest.mark.requirement("S0-56", "S0-59", "S0-60")
 @pytest.mark.parametrize("operation", [Operation.SEND, Operation.GET, Operation.CANCEL])
-def test_a_task_has_four_members_whatever_was_asked(operation: Operation) -> None:
+def test_a_task_has_four_members_in_every_response(operation: Operation) -> None:
     assert json.loads(
         TOOL_TASKS.write_result(operation, task_of(State.COMPLETED, message=REASON, artifacts=(RESULT,)))
     ) == {
@@ -87,7 +87,7 @@ def test_the_columns_hold_what_the_answer_holds() -> None:
 
 def test_everything_else_is_plain_0_1() -> None:
     webhook = TaskPushNotificationConfig("https://example.com", task_id="7")
-    for result in (SAID, webhook):
+    for result in (ASKED, webhook):
         mine, plain = (
             json.loads(dialect.write_result(Operation.GET_PUSH, result)).keys() for dialect in (TOOL_TASKS, V01_RPC)
         )

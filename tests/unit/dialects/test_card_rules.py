@@ -440,7 +440,7 @@ def test_older_addresses_are_compared_with_the_origin_too() -> None:
         (b"null", "null"),
     ],
 )
-def test_what_is_no_card_at_all_is_one_problem(data: bytes, found: str) -> None:
+def test_a_document_that_is_no_card_is_one_problem(data: bytes, found: str) -> None:
     (problem,) = card_problems(data, url=SITE)
     assert problem[:2] == ("error", "(card)")
     assert found in problem.found
@@ -492,7 +492,7 @@ def test_a_card_of_two_versions_is_checked_as_both() -> None:
         ({"url": "https://a.example", "authentication": {"schemes": []}}, "A2A 0.1 schema, AgentCard", "skills"),
     ],
 )
-def test_the_version_a_card_claims_is_told_from_what_it_holds(card: dict[str, Any], version: str, field: str) -> None:
+def test_the_version_of_a_card_is_inferred_from_its_fields(card: dict[str, Any], version: str, field: str) -> None:
     rules = {each.field: each.rule for each in card_problems(card) if each.found == "missing"}
     assert rules[field].startswith(f"{version}: ")
     assert {rule.split(", ")[0].split(" schema")[0] for rule in rules.values()} == {

@@ -73,7 +73,7 @@ def test_a_request_shows_how_its_files_are_encoded_where_that_is_certain(
 
 
 @pytest.mark.parametrize("body", [b"", b"fileWithBytes", b'{"fileWithBytes":1}', b'[{"file":{"bytes":5}}]', b'"bytes"'])
-def test_what_is_no_file_shows_nothing(body: bytes) -> None:
+def test_a_body_without_a_file_does_not_decide(body: bytes) -> None:
     assert shows_twice(body) is None
 
 

@@ -256,5 +256,5 @@ def test_tasks_get_and_cancel_without_an_id_are_invalid_params(
         (V03_RPC, SEND, {"message": {**V03_MESSAGE, "parts": [{"kind": "x" * 10_000}]}}),
     ],
 )
-def test_an_error_does_not_repeat_all_a_caller_said(dialect: Any, operation: Operation, params: Any) -> None:
+def test_an_error_cuts_long_values_of_the_caller(dialect: Any, operation: Operation, params: Any) -> None:
     assert len(refused(dialect, operation, params).message) < 300

@@ -40,7 +40,7 @@ def test_exactly_what_is_nested_deeper_is_refused(value: Any, limit: int, readab
 
 
 @given(st.binary(), st.integers(0, 3))
-def test_what_is_no_json_raises_nothing_else(text: bytes, limit: int) -> None:
+def test_invalid_json_raises_no_other_exception(text: bytes, limit: int) -> None:
     assert is_refused(text, limit) in (True, False)
 
 

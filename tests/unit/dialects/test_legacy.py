@@ -300,7 +300,7 @@ class TestStream:
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"id":"t"}', b'{"id":"t","artifact":{"parts":[{}]}}', b"[]"])
-def test_what_is_no_event_is_a_bad_response(body: bytes) -> None:
+def test_a_body_that_is_no_event_is_a_bad_response(body: bytes) -> None:
     with pytest.raises(BadResponse, match=r"not A2A 0\.1"):
         V01_RPC.read_event(body)
 

@@ -80,7 +80,7 @@ def test_base64_needs_no_padding(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a*bc", "ä", 5])
-def test_what_is_not_base64_is_refused_with_the_field_named(text: Any) -> None:
+def test_invalid_base64_is_refused_with_the_field_named(text: Any) -> None:
     with pytest.raises(InvalidParams, match="must be base64") as caught:
         sent(plain(parts=[{"raw": text}]))
     assert caught.value.field == "message.parts[0].raw"
@@ -151,14 +151,14 @@ def test_a_state_is_understood_in_every_spelling_and_by_its_number(given: Any, s
 
 
 @pytest.mark.parametrize("given", ["done", 9, -1, "99", True, 1.5, [], ""])
-def test_what_is_no_state_is_refused_with_the_field_named(given: Any) -> None:
+def test_an_invalid_state_is_refused_with_the_field_named(given: Any) -> None:
     with pytest.raises(InvalidParams) as caught:
         V1_0.read_request(Operation.LIST, json.dumps({"status": given}).encode())
     assert caught.value.field == "status"
 
 
 @pytest.mark.parametrize("given", ["system", 3, -1])
-def test_what_is_no_role_is_refused_with_the_field_named(given: Any) -> None:
+def test_an_invalid_role_is_refused_with_the_field_named(given: Any) -> None:
     with pytest.raises(InvalidParams) as caught:
         sent(plain(role=given))
     assert caught.value.field == "message.role"
@@ -219,7 +219,7 @@ def test_no_parameters_are_an_empty_object(params: bytes) -> None:
     "text",
     [b"{", b'{"id":}', b"nope", b'{"id":"\xff"}', b'{"id_":"\xff"}', b'{"_"', b'{"message":{"role":1}', b'{"id":NaN}'],
 )
-def test_what_is_not_json_is_a_parse_error(text: bytes) -> None:
+def test_invalid_json_is_a_parse_error(text: bytes) -> None:
     for operation in (Operation.GET, Operation.SEND):
         with pytest.raises(ParseError, match="Invalid JSON payload") as caught:
             V1_0.read_request(operation, text if operation is Operation.GET else text.rstrip(b"}"))

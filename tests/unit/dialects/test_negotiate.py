@@ -116,7 +116,7 @@ class TestSharedNames:
         assert choice == (operation, DEFAULT.v03, False)
         assert answering(choice, "0.1") is DEFAULT.v03
 
-    def test_who_asks_for_0_1_gets_it(self, method: str, operation: Operation) -> None:
+    def test_the_version_header_can_ask_for_0_1(self, method: str, operation: Operation) -> None:
         choice = for_method(method, "0.1")
 
         assert choice == (operation, V01_RPC, False)
@@ -134,7 +134,7 @@ class TestSharedNames:
         ("GetTasks", "GetTask"),
     ],
 )
-def test_an_unknown_method_is_told_the_nearest_one(method: str, meant: str) -> None:
+def test_the_error_of_an_unknown_method_names_the_nearest_one(method: str, meant: str) -> None:
     with pytest.raises(MethodNotFound) as caught:
         for_method(method, None)
 

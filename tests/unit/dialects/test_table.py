@@ -29,7 +29,7 @@ def test_every_version_is_spoken_over_json_rpc_and_all_but_the_oldest_over_rest_
     assert dialect_of(table.V0_1, table.REST) is dialect_of(table.V0_1, table.GRPC) is None
 
 
-def test_the_package_of_a_grpc_service_tells_old_callers_from_new_ones() -> None:
+def test_the_package_of_a_grpc_service_selects_the_version() -> None:
     services = {version: table.ROWS[version, table.GRPC].service for version in table.VERSIONS[1:]}
     assert services == {
         "0.2": "a2a.v1.A2AService",
@@ -65,7 +65,7 @@ def test_a_path_under_v1_is_0_3_and_every_other_1_0() -> None:
     assert table.rest_row([]).version == table.rest_row(["tasks", "v1"]).version == "1.0"
 
 
-def test_a_webhook_is_told_in_the_version_of_its_registration() -> None:
+def test_a_webhook_is_written_in_the_version_of_its_registration() -> None:
     assert [webhook_dialect(version).version for version in ("", *table.VERSIONS)] == [
         "1.0", "0.1", "0.3", "0.3", "1.0", "1.1",
     ]  # fmt: skip

@@ -257,7 +257,7 @@ def test_blocking_is_the_default_a_server_chooses(default: bool, configuration: 
     assert request.configuration.return_immediately is immediately
 
 
-def test_a_history_length_of_0_is_none_of_it() -> None:
+def test_a_history_length_of_0_is_kept() -> None:
     assert sent(plain(), configuration={"historyLength": 0}).configuration.history_length == 0
     assert V03_RPC.read_request(Operation.GET, b'{"id":"t","historyLength":0}') == GetTaskRequest("t", 0)
 

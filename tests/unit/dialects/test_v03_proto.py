@@ -202,7 +202,7 @@ def test_data_is_taken_out_of_its_wrapper(data: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("role", ["ROLE_USER", "user", 1, "stranger"])
-def test_who_is_not_the_agent_is_the_user(role: Any) -> None:
+def test_any_other_role_is_the_user(role: Any) -> None:
     message = sent(message={"messageId": "m", "role": role, "content": [{"text": "a"}]}).message
 
     assert message.role is Role.USER

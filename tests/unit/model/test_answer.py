@@ -94,7 +94,7 @@ def test_the_value_is_what_a_function_would_have_returned(answer: Any, parts: li
 # A task
 
 
-def test_a_task_without_artifacts_speaks_by_its_status() -> None:
+def test_the_text_of_a_task_without_artifacts_is_that_of_its_status() -> None:
     assert task(says="hello").text == "hello"
     assert task(Part(text="artifact"), says="status").text == "artifact"
     assert task().parts == ()
@@ -133,7 +133,7 @@ def test_progress_is_never_an_answer(mark: Any) -> None:
     assert ended(ASKED, marked, remark("answer"), marked).text == "answer"
 
 
-def test_what_was_said_before_the_caller_spoke_last_is_no_answer() -> None:
+def test_messages_before_the_last_one_of_the_caller_are_no_answer() -> None:
     assert ended(ASKED, remark("how many?"), ASKED).parts == ()
 
 
@@ -142,9 +142,9 @@ def test_only_a_completed_task_has_its_answer_in_the_history(state: State) -> No
     assert ended(ASKED, remark("so far"), state=state).parts == ()
 
 
-@pytest.mark.parametrize("said", [None, Part(text="")])
-def test_a_question_that_is_only_in_an_artifact_is_the_question(said: Part | None) -> None:
-    status = TaskStatus(State.INPUT_REQUIRED, None if said is None else message(said))
+@pytest.mark.parametrize("part", [None, Part(text="")])
+def test_a_question_that_is_only_in_an_artifact_is_the_question(part: Part | None) -> None:
+    status = TaskStatus(State.INPUT_REQUIRED, None if part is None else message(part))
     interrupt = Artifact("b", (Part(data={"id": "i", "value": "Which size?"}),))
     so_far = Artifact("a", (Part(text="so far"),))
     assert Task("t", "c", status, (so_far, interrupt)).question == '{"id":"i","value":"Which size?"}'

@@ -36,14 +36,14 @@ def test_of_several_depths_the_largest_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "depth"), [("3", 3), ("0", 0), ("", None), ("deep", None), ("-1", None), (" 3", None)]
+    ("text", "depth"), [("3", 3), ("0", 0), ("", None), ("deep", None), ("-1", None), (" 3", None)]
 )
-def test_a_program_is_told_its_depth(told: str, depth: int | None) -> None:
-    assert depth_from_environ({"DRAGOMAN_DEPTH": told}) == depth
-    assert with_depth({"a": 1}, {"DRAGOMAN_DEPTH": told}) == {"a": 1, **({} if depth is None else {DEPTH_KEY: depth})}
+def test_a_program_reads_its_depth_from_the_environment(text: str, depth: int | None) -> None:
+    assert depth_from_environ({"DRAGOMAN_DEPTH": text}) == depth
+    assert with_depth({"a": 1}, {"DRAGOMAN_DEPTH": text}) == {"a": 1, **({} if depth is None else {DEPTH_KEY: depth})}
 
 
-def test_nobody_is_told_nothing() -> None:
+def test_without_the_variable_there_is_no_depth() -> None:
     assert depth_from_environ({}) is None
     assert with_depth(None, {}) is None
     assert with_depth({DEPTH_KEY: 1}, {"DRAGOMAN_DEPTH": "3"}) == {DEPTH_KEY: 1}

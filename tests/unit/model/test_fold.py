@@ -74,7 +74,7 @@ def test_without_append_an_artifact_is_replaced_in_its_place() -> None:
     ]
 
 
-def test_appending_to_what_is_not_there_makes_it() -> None:
+def test_appending_to_a_missing_artifact_creates_it() -> None:
     assert fold(FIRST, [chunk("x", append=True)]).text == "x"
 
 
@@ -213,9 +213,9 @@ artifact_events = st.builds(
 open_states = st.sampled_from([State.WORKING, State.INPUT_REQUIRED, State.AUTH_REQUIRED])
 status_events = st.builds(status, open_states, st.none() | words)
 progress_events = st.builds(progress, words, st.just(True) | st.just({"done": 1}))
-said = words.map(lambda text: Message("m", Role.USER, (Part(text=text),), "c", "t"))
+user_messages = words.map(lambda text: Message("m", Role.USER, (Part(text=text),), "c", "t"))
 bursts = st.integers(1, MAX_PROGRESS).map(lambda number: [progress(str(each)) for each in range(number)])
-single = st.one_of(artifact_events, status_events, progress_events, said).map(lambda step: [step])
+single = st.one_of(artifact_events, status_events, progress_events, user_messages).map(lambda step: [step])
 steps = st.lists(single | bursts, max_size=25).map(lambda groups: [step for group in groups for step in group])
 ends = st.none() | st.builds(status, st.sampled_from(FINAL), st.none() | words)
 

@@ -19,7 +19,7 @@ CONTENT: dict[str, Any] = {"text": "t", "raw": b"r", "url": "https://example.org
 
 
 @pytest.mark.parametrize("kind", CONTENT)
-def test_a_part_with_one_of_the_four_knows_its_kind(kind: str) -> None:
+def test_the_kind_of_a_part_is_the_one_of_its_four_members(kind: str) -> None:
     assert Part(**{kind: CONTENT[kind]}).kind == kind
 
 
@@ -188,7 +188,7 @@ def test_a_foreign_name_is_made_safe(given: str | None, safe: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text() | st.sampled_from(["..", "/", "a/../..", "\\", "~", "link", "con", "a.b"]), max_size=4))
-def test_whatever_files_are_called_each_is_saved_and_none_outside_the_folder(names: list[str]) -> None:
+def test_files_of_every_name_are_saved_within_the_folder(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as place:
         (folder := Path(place, "folder")).mkdir()
         (folder / "link").symlink_to("..")

@@ -46,6 +46,6 @@ def test_other_spellings_are_read_and_no_zone_means_utc(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "now", "2027-13-01T00:00:00Z", "1800000000007"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         milliseconds(text)

@@ -96,7 +96,7 @@ def test_what_is_missing_comes_first_and_the_rest_in_the_order_of_the_schema() -
     ],
     ids=str,
 )
-def test_each_thing_that_is_wrong_is_said_plainly(schema: Any, value: Any, text: str) -> None:
+def test_each_problem_is_described_plainly(schema: Any, value: Any, text: str) -> None:
     assert _one(schema, value) == text
 
 
@@ -129,13 +129,13 @@ def test_of_several_kinds_of_object_the_one_that_was_meant_is_complained_about()
     )
 
 
-def test_when_no_alternative_is_nearer_the_deepest_complaint_is_told() -> None:
+def test_when_no_alternative_is_nearer_the_deepest_problem_is_reported() -> None:
     rows = [{"properties": {"x": {"items": {"maximum": 1}}}}, {"properties": {"x": {"minItems": 3}}}]
     (problem,) = Schema({"properties": {"o": {"anyOf": rows}}}).problems({"o": {"x": [5]}})
     assert problem == Problem("o.x[0]", False, "must be at most 1")
 
 
-def test_an_unknown_name_is_told_with_the_known_ones_and_the_nearest() -> None:
+def test_the_problem_of_an_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
     schema = Schema({"properties": {"city": {}, "days": {}}, "additionalProperties": False})
     assert schema.problems({"citty": 1, "zzz": 2}) == (
         Problem("citty", False, "is not known: it takes city, days; did you mean `city`?"),
@@ -179,7 +179,7 @@ def test_the_draft_the_schema_names_is_used() -> None:
     assert [problem.path for problem in old.problems({"x": ["a", "b"]})] == ["x[0]"]
 
 
-def test_a_draft_nobody_knows_is_read_as_the_newest() -> None:
+def test_an_unknown_draft_is_read_as_the_newest() -> None:
     schema = Schema({"$schema": "http://127.0.0.1:9/draft", **ADD})
     assert [problem.path for problem in schema.problems({"a": 1})] == ["b"]
 
@@ -230,7 +230,7 @@ def test_the_question_has_a_line_for_each_problem() -> None:
     ],
     ids=str,
 )
-def test_types_are_said_in_words(schema: Any, words: str) -> None:
+def test_types_are_described_in_words(schema: Any, words: str) -> None:
     unit = {"enum": ["km", "mi"], "description": "of length"}
     made = Schema({"$defs": {"Unit": unit}, "properties": {"x": schema}, "required": ["x"]})
     assert made.question("t", made.problems({})) == f"`t` needs `x`{words}"
@@ -376,7 +376,7 @@ def test_a_broken_schema_judges_nothing_and_breaks_nothing(schema: Any, caplog: 
     assert len(caplog.records) <= 1
 
 
-def test_a_broken_schema_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_schema_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     schema = Schema({"type": 7})
     assert schema.problems({}) == schema.problems({}) == ()
     (record,) = caplog.records
@@ -429,7 +429,7 @@ def test_patterns_mean_what_they_mean_in_ecmascript(pattern: str, right: str, wr
 
 
 @pytest.mark.parametrize("pattern", ["^(?!b)", r"(a)\1", "[", "(a{100}){100}", "a" * 5000, r"\p{L}{1000}"])
-def test_a_pattern_that_cannot_be_tried_in_linear_time_is_not_enforced_and_that_is_told_once(
+def test_a_pattern_that_cannot_be_tried_in_linear_time_is_not_enforced_and_logged_once(
     pattern: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.schema.pattern._cache", {})

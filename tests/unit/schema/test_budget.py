@@ -62,7 +62,7 @@ def test_alternatives_within_alternatives_are_judged_by_their_kind_first() -> No
     assert problem == Problem("where.left.left.op", False, 'must be one of "leaf", "and", "or", not "else"')
 
 
-def test_judging_that_doubles_with_each_level_is_given_up_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_judging_that_doubles_with_each_level_is_given_up_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     schema = Schema(_binary(kind_first=False))
     with caplog.at_level(logging.WARNING):
         assert _soon(lambda: schema.problems(_nested(40, "else"))) == ()
@@ -120,7 +120,7 @@ def test_a_large_value_is_not_written_out_to_say_that_it_is_wrong(place: Any, va
     assert len(problem.text) < 200
 
 
-def test_of_very_many_problems_the_first_ones_are_told_and_how_many_more_there_are() -> None:
+def test_of_very_many_problems_the_first_are_reported_and_the_rest_counted() -> None:
     schema = Schema({"properties": {"ids": {"items": {"type": "integer"}}, "must": {}}, "required": ["must"]})
     some = schema.problems({"ids": ["x"] * 50})
     assert some[0] == Problem("must", True, "is missing")
@@ -253,7 +253,7 @@ def test_a_long_value_of_a_pair_is_read() -> None:
     ],
     ids=lambda schema: str(schema)[:60],
 )
-def test_a_schema_that_only_refers_to_itself_keeps_nobody_waiting(
+def test_a_schema_that_only_refers_to_itself_is_finished_quickly(
     schema: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     made = Schema(schema)

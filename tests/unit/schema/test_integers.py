@@ -110,7 +110,7 @@ def test_a_value_nested_beyond_all_measure_is_left_to_the_server() -> None:
     assert Schema(TREE).problems(deep) == ()
 
 
-def test_without_a_validator_alternatives_are_told_apart_by_their_types() -> None:
+def test_without_a_validator_alternatives_are_distinguished_by_their_types() -> None:
     schema = Schema({"properties": {"x": {"anyOf": [INTEGER, {"type": "null"}]}, "broken": {"type": 7}}})
     assert _spelled(schema.coerce_integers({"x": 3.0})) == '{"x":3}'
 

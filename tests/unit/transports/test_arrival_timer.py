@@ -127,7 +127,7 @@ async def test_a_server_that_stops_a_request_is_not_taken_for_a_slow_caller(cloc
         await reading
 
 
-async def test_later_versions_of_http_are_not_told_to_close(clock: Clock) -> None:
+async def test_later_versions_of_http_get_no_connection_header(clock: Clock) -> None:
     body = Body(clock, http_version="2")
     reading = asyncio.create_task(body.request.body(LIMIT))
     await clock.advance(10)

@@ -78,10 +78,10 @@ def test_any_event_is_read_or_is_an_error_of_ours(binding: Any, data: bytes) -> 
         (404, Exception),
     ],
 )
-@pytest.mark.parametrize("said", [{}, {"error": "no"}, {"error": {"message": "no"}}, {"detail": "no"}, [], "no", None])
-def test_the_status_of_somebody_before_the_agent_counts(binding: Any, said: Any, status: int, kind: Any) -> None:
+@pytest.mark.parametrize("value", [{}, {"error": "no"}, {"error": {"message": "no"}}, {"detail": "no"}, [], "no", None])
+def test_the_status_of_somebody_before_the_agent_counts(binding: Any, value: Any, status: int, kind: Any) -> None:
     with pytest.raises(kind) as caught:
-        binding.read_result(Operation.SEND, status, JSON, json.dumps(said).encode())
+        binding.read_result(Operation.SEND, status, JSON, json.dumps(value).encode())
     if status == 404:
         assert isinstance(caught.value, (MethodNotFound, BadResponse))
 

@@ -18,7 +18,7 @@ def work(seconds: float = 0.01) -> None:
         pass
 
 
-async def test_who_comes_alone_does_not_wait() -> None:
+async def test_a_single_caller_does_not_wait() -> None:
     turn = CpuThrottle().wait_for_turn()
     with pytest.raises(StopIteration):
         turn.send(None)
@@ -41,7 +41,7 @@ async def test_between_two_turns_the_loop_belongs_to_others_for_as_long_as_the_f
         assert following - ended >= (ended - began) * 0.9
 
 
-async def test_turns_come_in_the_order_they_were_asked_for_and_who_leaves_is_passed_over() -> None:
+async def test_turns_are_given_in_order_and_a_cancelled_waiter_is_skipped() -> None:
     throttle = CpuThrottle()
     order: list[int] = []
 
@@ -58,7 +58,7 @@ async def test_turns_come_in_the_order_they_were_asked_for_and_who_leaves_is_pas
     assert order == [0, 2, 3, 4]
 
 
-async def test_a_turn_given_to_one_who_leaves_goes_to_the_next() -> None:
+async def test_a_turn_of_a_cancelled_waiter_goes_to_the_next() -> None:
     throttle = CpuThrottle()
     await throttle.wait_for_turn()
     first, second = asyncio.create_task(throttle.wait_for_turn()), asyncio.create_task(throttle.wait_for_turn())

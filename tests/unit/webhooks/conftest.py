@@ -1,15 +1,15 @@
-"""An engine with a courier, a receiver that does what a test wants, and time that a test moves."""
+"""An engine with its deliveries, a receiver that does what a test wants, and time that a test moves."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from support.webhook_receiver import Delivery
 
 from dragoman import Agent, Context
 from dragoman.bus.local import LocalBus
@@ -35,33 +35,12 @@ from dragoman.webhooks.service import DeliveryService
 URL = "https://hooks.example.com/in"
 
 
-class Came(NamedTuple):
-    """A webhook as it arrived."""
-
-    url: str
-    headers: dict[str, str]
-    body: bytes
+class SentDelivery(Delivery):
+    """A webhook as it was sent, with its whole address."""
 
     @property
-    def key(self) -> str:
-        return self.headers["Idempotency-Key"]
-
-    @property
-    def task(self) -> str:
-        return self.key.split("/")[0]
-
-    @property
-    def number(self) -> int:
-        return int(self.key.rsplit("/", 1)[1])
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-    @property
-    def state(self) -> str | None:
-        said = self.json.get("statusUpdate") or self.json
-        return said["status"]["state"] if "status" in said else None
+    def url(self) -> str:
+        return self.path
 
 
 class Answer:
@@ -88,41 +67,42 @@ class Receiver:
     """An HttpClient that is the receiver too. `does` may wait, raise, or say a status."""
 
     def __init__(self) -> None:
-        self.came: list[Came] = []
+        self.accepted: list[SentDelivery] = []
         self.tries = 0
         self.down = False
         self.status = 200
         self.headers: dict[str, str] = {}
-        self.does: Callable[[Came], Any] | None = None
+        self.does: Callable[[SentDelivery], Any] | None = None
         self.answers: list[Answer] = []
         self.closed = False
 
     async def send(self, request: HttpRequest) -> Answer:
         self.tries += 1
         assert request.method == "POST"
-        came = Came(request.url, dict(request.headers), request.body or b"")
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        delivery = SentDelivery(request.method, request.url, headers, request.body or b"")
         if self.down:
             raise CannotConnect("nobody answers", arrived=False)
         status = self.status
         if self.does is not None:
-            status = await self.does(came) or status
+            status = await self.does(delivery) or status
         if 200 <= status < 300:
-            self.came.append(came)
+            self.accepted.append(delivery)
         self.answers.append(answer := Answer(status, self.headers))
         return answer
 
     async def close(self) -> None:
         self.closed = True
 
-    def by_task(self) -> dict[str, list[Came]]:
-        found: dict[str, list[Came]] = defaultdict(list)
-        for came in self.came:
-            found[came.task].append(came)
+    def by_task(self) -> dict[str, list[SentDelivery]]:
+        found: dict[str, list[SentDelivery]] = defaultdict(list)
+        for delivery in self.accepted:
+            found[delivery.task].append(delivery)
         return found
 
 
 def make_agent(**options: Any) -> Agent:
-    agent = Agent("pusher", description="Does things that are told to webhooks", **options)
+    agent = Agent("pusher", description="Does things of which webhooks are notified", **options)
 
     @agent.skill
     async def echo(text: str) -> str:
@@ -162,19 +142,19 @@ class World:
         self.bus = LocalBus(clock)
         self.guard = options.pop("guard", None) or AddressGuard()
         signer = options.pop("signer", keys.signer())
-        self.courier = DeliveryService(store, self.bus, clock, receiver, keys, self.guard, signer=signer, **options)
+        self.sender = DeliveryService(store, self.bus, clock, receiver, keys, self.guard, signer=signer, **options)
         settings = EngineSettings(drain=0)
-        self.service = Service(EngineAgent(agent), store, self.bus, clock, settings, self.courier)
+        self.service = Service(EngineAgent(agent), store, self.bus, clock, settings, self.sender)
 
     async def open(self) -> World:
         await self.store.open()
         await self.service.start()
-        await self.courier.start()
+        await self.sender.start()
         return self
 
     async def close(self) -> None:
         await self.service.close()
-        await self.courier.close()
+        await self.sender.close()
         await self.store.close()
 
     async def drop(self) -> None:
@@ -183,9 +163,9 @@ class World:
             if live.worker is not None:
                 live.worker.cancel()
         self.service.runner.close()
-        workers = list(self.courier.workers)
-        self.courier._closed = True
-        for delivery in self.courier._deliveries.values():
+        workers = list(self.sender.workers)
+        self.sender._closed = True
+        for delivery in self.sender._deliveries.values():
             delivery.stop()
         for worker in workers:
             worker.cancel()
@@ -226,9 +206,9 @@ class World:
     # -- time ------------------------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Wait until the courier rests, however many threads that takes."""
+        """Wait until no delivery is under way, however many threads that takes."""
         await asyncio.sleep(0)
-        while workers := [*self.courier.workers]:
+        while workers := [*self.sender.workers]:
             await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.sleep(0)
 

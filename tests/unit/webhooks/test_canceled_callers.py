@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dragoman.engine.call import CallContext
 from dragoman.model.operation import GetPushConfigRequest
 from dragoman.stores.sqlite.store import SqliteStore
@@ -27,27 +29,19 @@ async def until_written(world: Any, task: Any) -> None:
     await world.hook(task, "https://hooks.example.com/other", id="other")
 
 
-async def test_a_webhook_that_was_stored_is_delivered_to(make: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("deletes", [False, True], ids=["stored", "deleted"])
+async def test_only_a_webhook_that_is_stored_is_delivered_to(make: Any, tmp_path: Path, deletes: bool) -> None:
     world = await make(SqliteStore(tmp_path / "tasks.db"))
     for turns in range(1, TURNS):
         task = await world.send("wait_for_go", push=None, wait=False, message_id=f"m{turns}")
-        await give_up(world.hook(task, f"https://hooks.example.com/{turns}", id="mine"), turns)
+        if deletes:
+            await world.hook(task, id="mine")
+            await give_up(world.service.delete_push(CallContext(), GetPushConfigRequest(task.id, "mine")), turns)
+        else:
+            await give_up(world.hook(task, f"https://hooks.example.com/{turns}", id="mine"), turns)
         await until_written(world, task)
         stored = {push.id for push in await world.pushes(task)}
-        assert {push_id for number, push_id in world.courier._deliveries if number == _number(world, task)} == stored
-        await world.send("", "go", push=None, task=task.id, message_id=f"n{turns}")
-        await world.settle()
-
-
-async def test_a_webhook_that_was_deleted_is_not_delivered_to(make: Any, tmp_path: Path) -> None:
-    world = await make(SqliteStore(tmp_path / "tasks.db"))
-    for turns in range(1, TURNS):
-        task = await world.send("wait_for_go", push=None, wait=False, message_id=f"m{turns}")
-        await world.hook(task, id="mine")
-        await give_up(world.service.delete_push(CallContext(), GetPushConfigRequest(task.id, "mine")), turns)
-        await until_written(world, task)
-        stored = {push.id for push in await world.pushes(task)}
-        assert {push_id for number, push_id in world.courier._deliveries if number == _number(world, task)} == stored
+        assert {push_id for number, push_id in world.sender._deliveries if number == _number(world, task)} == stored
         await world.send("", "go", push=None, task=task.id, message_id=f"n{turns}")
         await world.settle()
 

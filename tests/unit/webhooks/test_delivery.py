@@ -29,8 +29,8 @@ DAY = 86_400
 
 async def arrived(world: Any, count: int) -> list[Any]:
     await world.pass_time(1, step=0.1)
-    assert len(world.receiver.came) == count, world.receiver.came
-    return world.receiver.came
+    assert len(world.receiver.accepted) == count, world.receiver.accepted
+    return world.receiver.accepted
 
 
 # -- what arrives ----------------------------------------------------------------------------------------------------
@@ -39,43 +39,43 @@ async def arrived(world: Any, count: int) -> list[Any]:
 @pytest.mark.requirement("S2-29")
 async def test_every_status_and_every_finished_artifact_arrives_once_and_in_order(world: Any) -> None:
     task = await world.send("echo", "hi")
-    came = await arrived(world, 3)
-    assert [each.number for each in came] == [2, 3, 4]
-    assert [each.state for each in came] == ["TASK_STATE_WORKING", None, "TASK_STATE_COMPLETED"]
-    assert came[1].json["artifactUpdate"]["artifact"]["parts"] == [{"text": "hi"}]
-    assert {each.task for each in came} == {task.id}
+    deliveries = await arrived(world, 3)
+    assert [each.number for each in deliveries] == [2, 3, 4]
+    assert [each.state for each in deliveries] == ["TASK_STATE_WORKING", None, "TASK_STATE_COMPLETED"]
+    assert deliveries[1].json["artifactUpdate"]["artifact"]["parts"] == [{"text": "hi"}]
+    assert {each.task for each in deliveries} == {task.id}
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
-    assert world.courier.open_count == 0
+    assert world.sender.open_count == 0
 
 
-async def test_a_task_without_a_webhook_and_one_without_a_task_call_nobody(world: Any) -> None:
+async def test_without_a_webhook_or_without_a_task_no_request_is_sent(world: Any) -> None:
     await world.send("echo", push=None)
     answer = await world.send("reply", "hi")
     await arrived(world, 0)
     assert answer.text == "hi"
-    assert world.courier.open_count == 0
+    assert world.sender.open_count == 0
     assert await world.store.undelivered_pushes() == []
 
 
-async def test_a_parked_task_goes_on_telling_after_the_answer(world: Any) -> None:
+async def test_a_waiting_task_reports_again_after_the_answer(world: Any) -> None:
     task = await world.send("plan")
     await arrived(world, 2)
-    assert world.receiver.came[-1].state == "TASK_STATE_INPUT_REQUIRED"
-    assert world.courier.open_count == 1
+    assert world.receiver.accepted[-1].state == "TASK_STATE_INPUT_REQUIRED"
+    assert world.sender.open_count == 1
     await world.send("", "3", None, task=task.id)
-    came = await arrived(world, 5)
-    assert [each.number for each in came] == [2, 3, 4, 5, 6]
-    assert came[-1].state == "TASK_STATE_COMPLETED"
+    deliveries = await arrived(world, 5)
+    assert [each.number for each in deliveries] == [2, 3, 4, 5, 6]
+    assert deliveries[-1].state == "TASK_STATE_COMPLETED"
 
 
 async def test_a_canceled_task_says_so(world: Any) -> None:
     task = await world.send("plan")
     await world.service.cancel(CallContext(), CancelTaskRequest(task.id))
-    came = await arrived(world, 3)
-    assert came[-1].state == "TASK_STATE_CANCELED"
+    deliveries = await arrived(world, 3)
+    assert deliveries[-1].state == "TASK_STATE_CANCELED"
 
 
-async def test_a_webhook_for_a_parked_task_hears_only_what_comes(world: Any) -> None:
+async def test_a_webhook_of_a_waiting_task_gets_only_later_events(world: Any) -> None:
     task = await world.send("plan", push=None)
     await world.hook(task)
     await arrived(world, 0)
@@ -83,20 +83,20 @@ async def test_a_webhook_for_a_parked_task_hears_only_what_comes(world: Any) -> 
     assert [each.number for each in await arrived(world, 3)] == [4, 5, 6]
 
 
-async def test_a_webhook_for_an_ended_task_is_kept_and_hears_nothing(world: Any) -> None:
+async def test_a_webhook_of_an_ended_task_is_kept_and_gets_nothing(world: Any) -> None:
     task = await world.send("echo", push=None)
     await world.hook(task)
     await arrived(world, 0)
-    assert world.courier.open_count == 0
+    assert world.sender.open_count == 0
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
 
 
-async def test_a_webhook_that_comes_with_an_answer_hears_what_comes_after_it(world: Any) -> None:
+async def test_a_webhook_registered_with_an_answer_gets_only_later_events(world: Any) -> None:
     task = await world.send("plan", push=None)
     await world.send("", "3", OTHER, task=task.id)
-    came = await arrived(world, 2)
-    assert [each.number for each in came] == [5, 6]
-    assert {each.url for each in came} == {OTHER}
+    deliveries = await arrived(world, 2)
+    assert [each.number for each in deliveries] == [5, 6]
+    assert {each.url for each in deliveries} == {OTHER}
 
 
 async def test_the_same_webhook_with_every_message_is_one_webhook(world: Any) -> None:
@@ -107,7 +107,7 @@ async def test_the_same_webhook_with_every_message_is_one_webhook(world: Any) ->
     assert len(await world.pushes(task)) == 1
 
 
-async def test_what_a_webhook_is_owed_is_owed_to_the_one_that_takes_its_place(world: Any) -> None:
+async def test_replacing_a_webhook_keeps_undelivered_events(world: Any) -> None:
     world.receiver.down = True
     task = await world.send("plan", push=TaskPushNotificationConfig("https://hooks.example.com/", id="p", token="old"))
     await world.settle()
@@ -120,42 +120,42 @@ async def test_what_a_webhook_is_owed_is_owed_to_the_one_that_takes_its_place(wo
     await world.settle()
     world.receiver.down = False
     await world.hook(task, OTHER, id="p", token="new")
-    came = await arrived(world, 5)
-    assert [each.number for each in came] == [2, 3, 4, 5, 6]
-    assert {(each.url, each.headers["X-A2A-Notification-Token"]) for each in came} == {(OTHER, "new")}
+    deliveries = await arrived(world, 5)
+    assert [each.number for each in deliveries] == [2, 3, 4, 5, 6]
+    assert {(each.url, each.headers["x-a2a-notification-token"]) for each in deliveries} == {(OTHER, "new")}
 
 
-async def test_several_webhooks_of_a_task_are_told_each_on_its_own(world: Any) -> None:
+async def test_several_webhooks_of_a_task_are_independent(world: Any) -> None:
     task = await world.send("plan", push=None)
     await world.hook(task, "https://down.example.com/", id="a")
     await world.hook(task, OTHER, id="b")
 
-    async def one_is_down(came: Any) -> int:
-        return 500 if "down" in came.url else 200
+    async def one_is_down(delivery: Any) -> int:
+        return 500 if "down" in delivery.url else 200
 
     world.receiver.does = one_is_down
     await world.send("", "3", None, task=task.id)
     assert {each.url for each in await arrived(world, 3)} == {OTHER}
     world.receiver.does = None
     await world.pass_time(10)
-    assert [each.number for each in world.receiver.came if "down" in each.url] == [4, 5, 6]
+    assert [each.number for each in world.receiver.accepted if "down" in each.url] == [4, 5, 6]
 
 
-async def test_a_webhook_with_a_finished_task_is_told_again_after_a_restart_only_what_it_missed(make: Any) -> None:
+async def test_after_a_restart_a_webhook_gets_only_what_it_missed(make: Any) -> None:
     store = MemoryStore()
     first = await make(store, closes=False)
 
-    async def only_one(came: Any) -> int:
-        return 200 if came.number == 2 else 503
+    async def only_one(delivery: Any) -> int:
+        return 200 if delivery.number == 2 else 503
 
     first.receiver.does = only_one
     await first.send("echo")
     await first.settle()
     await first.drop()
-    assert [each.number for each in first.receiver.came] == [2]
+    assert [each.number for each in first.receiver.accepted] == [2]
     second = await make(store, keys=first.keys)
     await second.pass_time(10)
-    assert [each.number for each in second.receiver.came] == [3, 4]
+    assert [each.number for each in second.receiver.accepted] == [3, 4]
 
 
 # -- failing ---------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ async def test_a_webhook_that_fails_for_a_day_is_dead_and_left_alone(world: Any,
         await world.pass_time(7200, step=300)
     (push,) = await world.pushes(task)
     assert (push.state, push.error) == (PushState.DEAD, "CANNOT_CONNECT")
-    assert world.courier.open_count == 0
+    assert world.sender.open_count == 0
     tries = world.receiver.tries
     await world.pass_time(DAY, step=3600)
     assert world.receiver.tries == tries
@@ -194,36 +194,37 @@ async def test_a_webhook_that_fails_for_a_day_is_dead_and_left_alone(world: Any,
     assert "T0K3N" not in caplog.text
 
 
+async def crashed(make: Any, **options: Any) -> tuple[Any, Any]:
+    """A server that crashed while its receiver was down, and its task."""
+    push = options.pop("push", "https://hooks.example.com/in")
+    world = await make(MemoryStore(), closes=False, **options)
+    world.receiver.down = True
+    task = await world.send("echo", push=push)
+    await world.settle()
+    await world.drop()
+    return world, task
+
+
 async def test_a_clock_set_forward_and_a_server_that_was_away_kill_nobody(make: Any) -> None:
-    store = MemoryStore()
-    first = await make(store, closes=False)
-    first.receiver.down = True
-    task = await first.send("echo")
-    await first.settle()
-    await first.drop()
+    first, task = await crashed(make)
     clock = Clock(first.clock.now() + 3 * DAY * 1000)
-    second = await make(store, keys=first.keys, clock=clock, receiver=first.receiver)
+    second = await make(first.store, keys=first.keys, clock=clock, receiver=first.receiver)
     await second.settle()
     assert [push.state for push in await second.pushes(task)] == [PushState.OPEN]
     second.receiver.down = False
     await second.pass_time(10)
-    assert [each.number for each in second.receiver.came] == [2, 3, 4]
+    assert [each.number for each in second.receiver.accepted] == [2, 3, 4]
 
 
 async def test_a_clock_set_back_delays_by_an_hour_at_most(make: Any) -> None:
-    store = MemoryStore()
-    first = await make(store, closes=False)
-    first.receiver.down = True
-    await first.send("echo")
-    await first.settle()
-    await first.drop()
-    second = await make(store, keys=first.keys, clock=Clock(first.clock.now() - 30 * DAY * 1000))
+    first, _ = await crashed(make)
+    second = await make(first.store, keys=first.keys, clock=Clock(first.clock.now() - 30 * DAY * 1000))
     await second.pass_time(backoff.MAX_RETRY_AFTER + 1, step=600)
-    assert [each.number for each in second.receiver.came] == [2, 3, 4]
+    assert [each.number for each in second.receiver.accepted] == [2, 3, 4]
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 408, 425, 429, 500, 503])
-async def test_what_may_pass_is_tried_again(world: Any, status: int) -> None:
+async def test_a_temporary_failure_is_tried_again(world: Any, status: int) -> None:
     world.receiver.status = status
     world.receiver.headers = {"Location": "http://169.254.169.254/"}
     task = await world.send("echo")
@@ -231,21 +232,21 @@ async def test_what_may_pass_is_tried_again(world: Any, status: int) -> None:
     assert [push.error for push in await world.pushes(task)] == [f"HTTP {status}"]
     world.receiver.status = 204
     await world.pass_time(10)
-    assert [each.number for each in world.receiver.came] == [2, 3, 4]
-    assert {each.url for each in world.receiver.came} == {"https://hooks.example.com/in"}
+    assert [each.number for each in world.receiver.accepted] == [2, 3, 4]
+    assert {each.url for each in world.receiver.accepted} == {"https://hooks.example.com/in"}
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 413, 422, 451, 499])
 async def test_an_event_that_is_refused_is_recorded_and_skipped_and_later_ones_go_on(
     world: Any, caplog: Any, status: int
 ) -> None:
-    async def refuses_the_artifact(came: Any) -> int | None:
-        return status if came.number == 3 else None
+    async def refuses_the_artifact(delivery: Any) -> int | None:
+        return status if delivery.number == 3 else None
 
     world.receiver.does = refuses_the_artifact
     task = await world.send("echo", push="https://hooks.example.com/T0K3N")
     await world.pass_time(3600)
-    assert [each.number for each in world.receiver.came] == [2, 4]
+    assert [each.number for each in world.receiver.accepted] == [2, 4]
     assert world.receiver.tries == 3
     (push,) = await world.pushes(task)
     record = f"event 3 was refused with HTTP {status} and skipped"
@@ -271,8 +272,8 @@ async def test_a_skipped_event_is_not_forgotten_when_a_later_one_fails(make: Any
     first = await make(store, closes=False)
     statuses = {2: 404, 3: 503}
 
-    async def answers(came: Any) -> int | None:
-        return statuses.get(came.number)
+    async def answers(delivery: Any) -> int | None:
+        return statuses.get(delivery.number)
 
     first.receiver.does = answers
     task = await first.send("echo")
@@ -291,7 +292,7 @@ async def test_a_skipped_event_is_not_forgotten_when_a_later_one_fails(make: Any
     del statuses[3]
     await wake(second, task)
     await second.pass_time(10)
-    assert [each.number for each in second.receiver.came] == [3, 4]
+    assert [each.number for each in second.receiver.accepted] == [3, 4]
     assert [(push.state, push.error) for push in await second.pushes(task)] == [(PushState.DONE, skipped)]
 
 
@@ -303,10 +304,10 @@ async def test_410_ends_it_at_once(world: Any) -> None:
     assert (push.state, push.error, world.receiver.tries) == (PushState.DEAD, "HTTP 410", 1)
 
 
-@pytest.mark.parametrize(("said", "seconds"), [("120", 120), ("86400", 3600), ("soon", 1)])
-async def test_retry_after_is_respected_up_to_an_hour(world: Any, said: str, seconds: int) -> None:
+@pytest.mark.parametrize(("header", "seconds"), [("120", 120), ("86400", 3600), ("soon", 1)])
+async def test_retry_after_is_respected_up_to_an_hour(world: Any, header: str, seconds: int) -> None:
     world.receiver.status = 503
-    world.receiver.headers = {"Retry-After": said}
+    world.receiver.headers = {"Retry-After": header}
     task = await world.send("echo")
     await world.settle()
     (push,) = await world.pushes(task)
@@ -328,7 +329,7 @@ async def test_an_address_that_turns_out_to_be_private_ends_it_with_the_reason(w
     assert "10.0.0.1" not in push.error
 
 
-async def test_something_nobody_thought_of_is_logged_and_tried_again(world: Any, caplog: Any) -> None:
+async def test_an_unexpected_exception_is_logged_and_tried_again(world: Any, caplog: Any) -> None:
     async def breaks(_: Any) -> None:
         raise RuntimeError("nobody thought of this")
 
@@ -339,10 +340,10 @@ async def test_something_nobody_thought_of_is_logged_and_tried_again(world: Any,
     assert "nobody thought of this" in caplog.text
     world.receiver.does = None
     await world.pass_time(10)
-    assert len(world.receiver.came) == 3
+    assert len(world.receiver.accepted) == 3
 
 
-async def test_an_answer_that_never_ends_is_let_go(world: Any, monkeypatch: Any) -> None:
+async def test_an_endless_response_is_closed(world: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(request_module, "DISCARD_SECONDS", 0.01)
 
     class Endless:
@@ -373,7 +374,7 @@ async def test_an_answer_that_never_ends_is_let_go(world: Any, monkeypatch: Any)
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
 
 
-async def test_a_receiver_that_trickles_is_given_up_for_now(world: Any, monkeypatch: Any) -> None:
+async def test_a_slow_response_times_out(world: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(delivery, "_REQUEST_TIMEOUT", 0.01)
 
     async def never(_: Any) -> None:
@@ -388,12 +389,12 @@ async def test_a_receiver_that_trickles_is_given_up_for_now(world: Any, monkeypa
 # -- slow places -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_place_that_is_slow_keeps_no_other_waiting(make: Any) -> None:
+async def test_a_slow_host_delays_no_other(make: Any) -> None:
     world = await make(max_per_host=2, max_total=4)
     go = asyncio.Event()
 
-    async def slow(came: Any) -> None:
-        if "slow" in came.url:
+    async def slow(delivery: Any) -> None:
+        if "slow" in delivery.url:
             await go.wait()
 
     world.receiver.does = slow
@@ -402,13 +403,13 @@ async def test_a_place_that_is_slow_keeps_no_other_waiting(make: Any) -> None:
     task = await world.send("echo", push=OTHER)
     for _ in range(50):
         await asyncio.sleep(0)
-    assert [each.task for each in world.receiver.came] == [task.id] * 3
+    assert [each.task for each in world.receiver.accepted] == [task.id] * 3
     assert world.receiver.tries == 2 + 3
     go.set()
     await world.settle()
-    assert len(world.receiver.came) == 21 * 3
-    for came in world.receiver.by_task().values():
-        assert [each.number for each in came] == [2, 3, 4]
+    assert len(world.receiver.accepted) == 21 * 3
+    for deliveries in world.receiver.by_task().values():
+        assert [each.number for each in deliveries] == [2, 3, 4]
 
 
 # -- changes in the middle -------------------------------------------------------------------------------------------
@@ -427,7 +428,7 @@ class Held:
         await self.go.wait()
 
 
-async def test_a_webhook_deleted_in_the_middle_hears_no_more(world: Any) -> None:
+async def test_a_webhook_deleted_in_the_middle_gets_nothing_more(world: Any) -> None:
     held = Held(world)
     task = await world.send("plan", push=TaskPushNotificationConfig("https://hooks.example.com/", id="p"))
     await held.entered.wait()
@@ -436,22 +437,22 @@ async def test_a_webhook_deleted_in_the_middle_hears_no_more(world: Any) -> None
     await world.service.delete_push(CallContext(), GetPushConfigRequest(task.id, "p"))
     held.go.set()
     await world.pass_time(3600)
-    assert world.receiver.came == []
+    assert world.receiver.accepted == []
     assert world.receiver.tries == 1
     assert await world.pushes(task) == []
-    assert world.courier.open_count == 0
+    assert world.sender.open_count == 0
 
 
-async def test_a_webhook_replaced_in_the_middle_goes_on_at_its_new_place(world: Any) -> None:
+async def test_a_webhook_replaced_in_the_middle_continues_at_its_new_address(world: Any) -> None:
     held = Held(world)
     task = await world.send("plan", push=TaskPushNotificationConfig("https://hooks.example.com/", id="p"))
     await held.entered.wait()
     await world.hook(task, OTHER, id="p")
     held.go.set()
     await world.send("", "3", None, task=task.id)
-    came = await arrived(world, 5)
-    assert {each.url for each in came} == {OTHER}
-    assert [each.number for each in came] == [2, 3, 4, 5, 6]
+    deliveries = await arrived(world, 5)
+    assert {each.url for each in deliveries} == {OTHER}
+    assert [each.number for each in deliveries] == [2, 3, 4, 5, 6]
     (push,) = await world.pushes(task)
     assert (push.url, push.state, push.cursor) == (OTHER, PushState.DONE, 6)
 
@@ -477,10 +478,10 @@ async def test_closing_in_the_middle_leaves_it_to_the_next_server(make: Any) -> 
     await held.entered.wait()
     await first.close()
     assert first.receiver.closed
-    assert first.receiver.came == []
+    assert first.receiver.accepted == []
     second = await make(store, keys=first.keys, clock=first.clock)
     await second.settle()
-    assert [each.number for each in second.receiver.came] == [2, 3, 4]
+    assert [each.number for each in second.receiver.accepted] == [2, 3, 4]
 
 
 # -- the store -------------------------------------------------------------------------------------------------------
@@ -510,13 +511,13 @@ async def test_a_full_disk_costs_repetitions_and_nothing_else(make: Any, caplog:
     store.full = True
     await first.send("echo")
     await first.settle()
-    assert [each.number for each in first.receiver.came] == [2, 3, 4]
+    assert [each.number for each in first.receiver.accepted] == [2, 3, 4]
     assert "could not be saved" in caplog.text
     await first.drop()
     store.full = False
     second = await make(store, keys=first.keys, clock=first.clock)
     await second.settle()
-    assert [each.key for each in second.receiver.came] == [each.key for each in first.receiver.came]
+    assert [each.key for each in second.receiver.accepted] == [each.key for each in first.receiver.accepted]
 
 
 async def test_a_store_that_cannot_be_read_is_asked_again(make: Any) -> None:
@@ -528,7 +529,7 @@ async def test_a_store_that_cannot_be_read_is_asked_again(make: Any) -> None:
     assert world.receiver.tries == 0
     store.unreadable = False
     await world.pass_time(10)
-    assert [each.number for each in world.receiver.came] == [2, 3, 4]
+    assert [each.number for each in world.receiver.accepted] == [2, 3, 4]
 
 
 async def test_a_webhook_that_cannot_be_stored_is_refused_and_not_followed(make: Any) -> None:
@@ -550,11 +551,11 @@ async def test_a_webhook_that_cannot_be_stored_is_refused_and_not_followed(make:
     with pytest.raises(ServerError):
         await world.send("echo")
     store.full = False
-    assert world.courier.open_count == 0
+    assert world.sender.open_count == 0
     assert await world.pushes(task) == []
 
 
-async def test_what_was_compacted_is_told_by_how_it_ended(make: Any) -> None:
+async def test_a_compacted_task_is_reported_by_its_end(make: Any) -> None:
     from dragoman.engine.ports.store import Sweep
 
     for origin, state in (("1.0", "TASK_STATE_COMPLETED"), ("0.3", "completed"), ("0.1", "completed")):
@@ -565,8 +566,8 @@ async def test_what_was_compacted_is_told_by_how_it_ended(make: Any) -> None:
         assert await world.store.sweep(Sweep(compact_before_ms=world.clock.now() + 1)) == 1
         world.receiver.down = False
         await world.pass_time(10)
-        (came,) = world.receiver.came
-        assert (came.number, came.state) == (4, state)
+        (delivery,) = world.receiver.accepted
+        assert (delivery.number, delivery.state) == (4, state)
         assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
 
 
@@ -578,8 +579,8 @@ async def test_a_task_deleted_meanwhile_is_forgotten(world: Any) -> None:
     world.store.write(Write(stored.row, lambda _: None, delete=True))
     world.receiver.down = False
     await world.pass_time(10)
-    assert world.receiver.came == []
-    assert world.courier.open_count == 0
+    assert world.receiver.accepted == []
+    assert world.sender.open_count == 0
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------
@@ -603,26 +604,16 @@ async def test_secrets_are_sealed_in_the_store_and_out_of_every_log(world: Any, 
 
 async def test_rotated_keys_still_open_what_the_old_ones_sealed(make: Any) -> None:
     old, new = "an old secret of a server", "a new secret of a server"
-    store = MemoryStore()
-    first = await make(store, keys=KeyRing.from_text(old), closes=False)
-    first.receiver.down = True
-    await first.send("echo", push=SECRETS)
-    await first.settle()
-    await first.drop()
-    second = await make(store, keys=KeyRing.from_text(f"{new},{old}"), clock=first.clock)
+    first, _ = await crashed(make, keys=KeyRing.from_text(old), push=SECRETS)
+    second = await make(first.store, keys=KeyRing.from_text(f"{new},{old}"), clock=first.clock)
     await second.pass_time(10)
-    assert len(second.receiver.came) == 3
-    assert {each.headers["Authorization"] for each in second.receiver.came} == {"Basic S3CR3T"}
+    assert len(second.receiver.accepted) == 3
+    assert {each.headers["authorization"] for each in second.receiver.accepted} == {"Basic S3CR3T"}
 
 
 async def test_a_lost_key_ends_it_with_a_reason(make: Any) -> None:
-    store = MemoryStore()
-    first = await make(store, closes=False)
-    first.receiver.down = True
-    task = await first.send("echo", push=SECRETS)
-    await first.settle()
-    await first.drop()
-    second = await make(store, clock=first.clock)
+    first, task = await crashed(make, push=SECRETS)
+    second = await make(first.store, clock=first.clock)
     await second.pass_time(10)
     (push,) = await second.pushes(task)
     assert (push.state, push.error, second.receiver.tries) == (PushState.DEAD, LOST_KEY, 0)
@@ -643,26 +634,32 @@ async def wake(world: Any, task: Any) -> None:
     world.store.write(Write(stored.row, lambda _: None, push_progress=(fresh,)))
 
 
-async def test_a_dead_webhook_that_is_woken_gets_all_it_missed(world: Any) -> None:
-    world.receiver.status = 410
+@pytest.mark.parametrize(("status", "headers"), [(410, {}), (503, {"Retry-After": "3600"})], ids=["dead", "failing"])
+async def test_a_webhook_that_is_woken_gets_all_it_missed_at_once(
+    world: Any, status: int, headers: dict[str, str]
+) -> None:
+    world.receiver.status, world.receiver.headers = status, headers
     task = await world.send("echo")
     await world.settle()
     world.receiver.status = 200
     await wake(world, task)
     await world.pass_time(service.WAKE_POLL_INTERVAL + 1, step=1)
-    assert [each.number for each in world.receiver.came] == [2, 3, 4]
+    assert [each.number for each in world.receiver.accepted] == [2, 3, 4]
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
 
 
-async def test_a_failing_webhook_that_is_woken_does_not_wait_for_its_time(world: Any) -> None:
-    world.receiver.status = 503
-    world.receiver.headers = {"Retry-After": "3600"}
+async def test_a_webhook_woken_by_the_server_itself_is_delivered_soon(world: Any) -> None:
+    world.receiver.status = 410
     task = await world.send("echo")
     await world.settle()
+    (push,) = await world.pushes(task)
+    assert push.state is PushState.DEAD
     world.receiver.status = 200
-    await wake(world, task)
-    await world.pass_time(service.WAKE_POLL_INTERVAL + 1, step=1)
-    assert [each.number for each in world.receiver.came] == [2, 3, 4]
+    assert await world.store.wake_pushes(task.id, push.id) == 1
+    world.sender.wake()
+    await world.pass_time(service.WAKE_POLL_INTERVAL / 2, step=0.5)
+    assert [each.number for each in world.receiver.accepted] == [2, 3, 4]
+    assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
 
 
 class Hesitant(MemoryStore):
@@ -680,26 +677,26 @@ class Hesitant(MemoryStore):
         return found
 
 
-async def test_what_a_task_does_while_its_webhook_is_taken_up_is_brought_too(make: Any) -> None:
+async def test_events_that_happen_while_a_webhook_is_taken_up_are_delivered_too(make: Any) -> None:
     world = await make(Hesitant())
     task = await world.send("plan")
     await world.settle()
-    told = len(world.receiver.came)
+    before = len(world.receiver.accepted)
     (push,) = await world.pushes(task)
-    world.courier.unfollow(push.task, push.id)
+    world.sender.unfollow(push.task, push.id)
 
     async def answered() -> None:
         await world.send("", "3", None, task=task.id)
         await world.settle()
 
     world.store.meanwhile = answered
-    await world.courier.start()
+    await world.sender.start()
     await world.settle()
-    assert [each.state for each in world.receiver.came[told:]][-1] == "TASK_STATE_COMPLETED"
+    assert [each.state for each in world.receiver.accepted[before:]][-1] == "TASK_STATE_COMPLETED"
     assert [push.state for push in await world.pushes(task)] == [PushState.DONE]
 
 
-async def test_looking_goes_on_after_a_store_that_could_not_be_read(make: Any) -> None:
+async def test_polling_continues_after_the_store_could_not_be_read(make: Any) -> None:
     class Unreadable(MemoryStore):
         unreadable = False
 
@@ -717,10 +714,10 @@ async def test_looking_goes_on_after_a_store_that_could_not_be_read(make: Any) -
     world.receiver.status = 200
     store.unreadable = True
     await world.pass_time(60, step=1)
-    assert world.receiver.came == []
+    assert world.receiver.accepted == []
     store.unreadable = False
     await world.pass_time(10, step=1)
-    assert len(world.receiver.came) == 3
+    assert len(world.receiver.accepted) == 3
 
 
 # -- many ------------------------------------------------------------------------------------------------------------
@@ -742,12 +739,12 @@ async def test_ten_thousand_webhooks_of_parked_tasks_are_little(make: Any) -> No
     gc.collect()
     tracemalloc.start()
     for row, each in zip(rows, pushes, strict=True):
-        world.courier.follow(row, each)
+        world.sender.follow(row, each)
     gc.collect()
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert world.courier.open_count == number + 1
-    assert world.courier.busy_count == 0
+    assert world.sender.open_count == number + 1
+    assert world.sender.busy_count == 0
     assert used / number < 1500, f"{used / number:.0f} bytes each"
 
 
@@ -774,9 +771,9 @@ async def test_a_stream_whose_chunks_are_not_brought_is_not_looked_at_with_each_
     world = await make(store, agent=agent)
     await world.send("stream")
     await world.pass_time(1, step=0.1)
-    assert [each.state for each in world.receiver.came] == ["TASK_STATE_WORKING", None, "TASK_STATE_COMPLETED"]
+    assert [each.state for each in world.receiver.accepted] == ["TASK_STATE_WORKING", None, "TASK_STATE_COMPLETED"]
     assert store.looks < 20
 
 
-async def test_cannot_connect_has_a_reason_that_tells_nothing_secret() -> None:
+async def test_the_reason_of_cannot_connect_holds_no_secret() -> None:
     assert CannotConnect("nobody at https://hooks.example.com/S3CR3T").reason == "CANNOT_CONNECT"

@@ -75,7 +75,7 @@ async def test_an_error_of_the_receiver_is_tried_again_with_the_same_key_and_hol
     assert keys[3] != keys[0]
 
 
-async def test_after_three_tries_it_goes_on_with_the_next(
+async def test_after_three_tries_the_next_event_is_delivered(
     http: SocketClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "RETRY_DELAYS", (0.0, 0.0))

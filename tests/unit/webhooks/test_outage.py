@@ -34,9 +34,9 @@ def check(world: Any, tasks: list[str]) -> None:
     """Every task's events, in order, once each."""
     found = world.receiver.by_task()
     assert set(found) == set(tasks)
-    for came in found.values():
-        assert [each.number for each in came] == [2, 3, 4]
-        assert [each.state for each in came] == STATES
+    for deliveries in found.values():
+        assert [each.number for each in deliveries] == [2, 3, 4]
+        assert [each.state for each in deliveries] == STATES
 
 
 @pytest.mark.requirement("S2-29")
@@ -45,15 +45,15 @@ async def test_an_hour_without_the_receiver_loses_nothing_of_many_tasks(make: An
     world.receiver.down = True
     tasks = await send_all(world, TASKS)
     await world.pass_time(HOUR)
-    assert world.receiver.came == []
+    assert world.receiver.accepted == []
     # Some twenty tries each in an hour, and not one after the other without a pause.
     assert 10 * TASKS < world.receiver.tries < 40 * TASKS
     world.receiver.down = False
     await world.pass_time(HOUR // 4)
     check(world, tasks)
-    assert len(world.receiver.came) == 3 * TASKS
+    assert len(world.receiver.accepted) == 3 * TASKS
     assert await world.store.undelivered_pushes() == []
-    assert world.courier.open_count == world.courier.busy_count == 0
+    assert world.sender.open_count == world.sender.busy_count == 0
 
 
 async def test_a_crash_in_that_hour_loses_nothing_either(make: Any, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_a_crash_in_that_hour_loses_nothing_either(make: Any, tmp_path: Pa
     await before.pass_time(HOUR // 2, step=300)
     await before.drop()
     after = await make(SqliteStore(path), clock=before.clock, keys=before.keys)
-    assert after.courier.open_count == FEWER
+    assert after.sender.open_count == FEWER
     after.receiver.down = True
     await after.pass_time(HOUR // 2, step=300)
     after.receiver.down = False
@@ -72,7 +72,7 @@ async def test_a_crash_in_that_hour_loses_nothing_either(make: Any, tmp_path: Pa
     check(after, tasks)
     # Time is virtual, the thread that writes down what has arrived is not: each look waits for a real read.
     while await after.store.undelivered_pushes():
-        assert after.courier.open_count + after.courier.busy_count <= FEWER
+        assert after.sender.open_count + after.sender.busy_count <= FEWER
 
 
 async def test_a_crash_in_the_middle_of_bringing_repeats_at_most_what_was_on_its_way(make: Any, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_a_crash_in_the_middle_of_bringing_repeats_at_most_what_was_on_its
     enough = asyncio.Event()
 
     async def count(_: Any) -> None:
-        if len(before.receiver.came) >= 100:
+        if len(before.receiver.accepted) >= 100:
             enough.set()
 
     before.receiver.does = count
@@ -92,7 +92,7 @@ async def test_a_crash_in_the_middle_of_bringing_repeats_at_most_what_was_on_its
     after = await make(SqliteStore(path), clock=before.clock, keys=before.keys)
     await after.pass_time(60, step=10)
     by_task: dict[str, list[int]] = {task: [] for task in tasks}
-    for each in (*before.receiver.came, *after.receiver.came):
+    for each in (*before.receiver.accepted, *after.receiver.accepted):
         by_task[each.task].append(each.number)
     for numbers in by_task.values():
         # In order, with at most one event twice: the one whose arrival had not been written down.
@@ -137,7 +137,7 @@ async def test_a_webhook_that_takes_half_a_minute_delays_no_stream_at_all(make: 
     # Not a millisecond has passed, and the receiver has not answered yet.
     assert (world.clock.now() - began, done) == (0, 0)
     await world.clock.advance(200)
-    assert [each.state for each in world.receiver.came] == STATES
+    assert [each.state for each in world.receiver.accepted] == STATES
     (push,) = await world.pushes(await world_task(world, records[0].event.id))
     assert push.state is PushState.DONE
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dragoman.webhooks.scheduler import FairScheduler
 
 
-def test_a_place_has_only_so_many_and_others_go_past_it() -> None:
+def test_a_busy_key_lets_other_keys_pass() -> None:
     begun: list[str] = []
     scheduler = FairScheduler[str](lambda item: begun.append(item) or True, max_per_key=2, max_total=3)
     for item in ("a1", "a2", "a3", "a4", "b1", "b2"):
@@ -24,7 +24,7 @@ def test_a_place_has_only_so_many_and_others_go_past_it() -> None:
     assert begun[4:] == ["b2"]
 
 
-def test_who_does_not_want_its_turn_any_more_takes_nobody_elses() -> None:
+def test_an_item_that_declines_its_turn_takes_no_other_item_s_turn() -> None:
     begun: list[str] = []
 
     def begin(item: str) -> bool:
@@ -39,7 +39,7 @@ def test_who_does_not_want_its_turn_any_more_takes_nobody_elses() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60), st.data())
-def test_never_too_many_and_nobody_is_forgotten(steps: list[tuple[str, bool]], data: Any) -> None:
+def test_limits_hold_and_every_item_gets_its_turn(steps: list[tuple[str, bool]], data: Any) -> None:
     working: Counter[str] = Counter()
     begun: list[tuple[str, int]] = []
 

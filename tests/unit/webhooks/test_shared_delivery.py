@@ -124,7 +124,7 @@ class Pair:
 
     @property
     def numbers(self) -> list[int]:
-        return [came.number for came in self.receiver.came]
+        return [delivery.number for delivery in self.receiver.accepted]
 
 
 @pytest.fixture
@@ -143,12 +143,12 @@ async def test_only_the_process_that_stored_a_webhook_delivers(pair: Pair) -> No
     two, _ = await pair.join("two")
     task = await one.send("plan")
     await settle(pair.worlds)
-    assert (one.courier.open_count, two.courier.open_count) == (1, 0)
+    assert (one.sender.open_count, two.sender.open_count) == (1, 0)
     await one.send("", "3", None, task=task.id)
     await pair.clock.advance(60)
     await settle(pair.worlds)
     assert pair.numbers == sorted(set(pair.numbers))
-    assert pair.receiver.came[-1].state == "TASK_STATE_COMPLETED"
+    assert pair.receiver.accepted[-1].state == "TASK_STATE_COMPLETED"
 
 
 async def test_the_webhooks_of_a_dead_process_are_taken_over_with_the_same_keys(pair: Pair) -> None:
@@ -164,12 +164,12 @@ async def test_the_webhooks_of_a_dead_process_are_taken_over_with_the_same_keys(
     pair.receiver.down = False
     lease.announce()  # a process is gone
     await two.pass_time(2, step=1)
-    assert {came.key for came in pair.receiver.came} >= {
+    assert {delivery.key for delivery in pair.receiver.accepted} >= {
         f"{task.id}/{(await two.pushes(task))[0].id}/{pair.numbers[-1]}"
     }
     assert pair.numbers == sorted(set(pair.numbers))
-    assert pair.receiver.came[-1].state == "TASK_STATE_COMPLETED"
-    assert two.courier.open_count == 0
+    assert pair.receiver.accepted[-1].state == "TASK_STATE_COMPLETED"
+    assert two.sender.open_count == 0
 
 
 async def test_without_any_word_they_are_taken_over_by_the_next_look(pair: Pair) -> None:
@@ -182,7 +182,7 @@ async def test_without_any_word_they_are_taken_over_by_the_next_look(pair: Pair)
     pair.store.dead.add("one")
     pair.receiver.down = False
     await two.pass_time(6, step=1)
-    assert pair.receiver.came[-1].state == "TASK_STATE_COMPLETED"
+    assert pair.receiver.accepted[-1].state == "TASK_STATE_COMPLETED"
 
 
 async def test_nothing_is_posted_while_the_lease_is_not_renewed(pair: Pair) -> None:
@@ -194,7 +194,7 @@ async def test_nothing_is_posted_while_the_lease_is_not_renewed(pair: Pair) -> N
     assert pair.receiver.tries == 0
     lease.renewed.set_result(None)
     await one.settle()
-    assert pair.receiver.came[-1].state == "TASK_STATE_COMPLETED"
+    assert pair.receiver.accepted[-1].state == "TASK_STATE_COMPLETED"
 
 
 async def test_a_process_that_others_declared_dead_leaves_its_webhooks_to_them(pair: Pair) -> None:
@@ -208,9 +208,9 @@ async def test_a_process_that_others_declared_dead_leaves_its_webhooks_to_them(p
     lease.renewed.set_exception(OwnershipLost("declared dead"))
     lease.lose_all()
     await one.settle()
-    assert (pair.receiver.tries, one.courier.open_count) == (0, 0)
+    assert (pair.receiver.tries, one.sender.open_count) == (0, 0)
     await two.pass_time(6, step=1)
-    assert pair.receiver.came[-1].state == "TASK_STATE_COMPLETED"
+    assert pair.receiver.accepted[-1].state == "TASK_STATE_COMPLETED"
     assert pair.numbers == sorted(set(pair.numbers))
 
 
@@ -221,7 +221,7 @@ async def test_a_delivery_stops_when_its_webhook_was_taken_away(pair: Pair, how:
     task = await one.send("plan")
     await settle(pair.worlds)
     push = (await one.pushes(task))[0]
-    before = len(pair.receiver.came)
+    before = len(pair.receiver.accepted)
     if how == "claimed":
         pair.store.owners[push.task, push.id] = "two"
         pair.store.epochs[push.task, push.id] += 1
@@ -233,9 +233,9 @@ async def test_a_delivery_stops_when_its_webhook_was_taken_away(pair: Pair, how:
         pair.store.write(Write(stored.row, lambda _: None, deleted_pushes=(push.id,)))
     await one.send("", "3", None, task=task.id)
     await settle(pair.worlds)
-    assert one.courier.open_count == 0
-    came = pair.receiver.came[before:]
-    assert {each.url for each in came} <= {"https://hooks.example.com/other"}
-    assert bool(came) == (how == "replaced")
+    assert one.sender.open_count == 0
+    deliveries = pair.receiver.accepted[before:]
+    assert {each.url for each in deliveries} <= {"https://hooks.example.com/other"}
+    assert bool(deliveries) == (how == "replaced")
     if how == "replaced":
-        assert came[-1].state == "TASK_STATE_COMPLETED"
+        assert deliveries[-1].state == "TASK_STATE_COMPLETED"

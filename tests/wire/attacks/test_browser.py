@@ -98,44 +98,12 @@ def test_a_form_from_another_page_is_refused(
     assert (answer.status_code, is_signed_in(browser)) == (421 if "Host" in headers else 403, before)
 
 
-@pytest.mark.requirement("S0-9")
-@pytest.mark.parametrize("token", [None, "", "0" * 64, "another"])
-def test_a_form_without_the_right_token_is_refused(house: Any, browser: Browser, name: str, token: str | None) -> None:
-    other = Browser(house)
-    fields = {"name": name, "password": PASSWORD}
-    browser.token()
-    if token is not None:
-        fields["csrf"] = other.token() if token == "another" else token
-    answer = browser.post("/login", fields)
-    other.close()
-    assert (answer.status_code, is_signed_in(browser)) == (403, False)
-    assert PASSWORD not in answer.text
-
-
-@pytest.mark.parametrize(
-    "onward", ["//evil.example", "https://evil.example", "/\\evil.example", "/a\r\nSet-Cookie: a=b"]
-)
-def test_nobody_is_sent_elsewhere_after_signing_in(house: Any, browser: Browser, name: str, onward: str) -> None:
-    fields = {"csrf": browser.token(), "name": name, "password": PASSWORD, "next": onward}
-    answer = browser.post("/login", fields)
-    assert (answer.status_code, answer.headers["location"]) == (303, "login")
-    assert "a=b" not in str(answer.headers)
-
-
 def test_a_name_with_markup_is_shown_as_text(house: Any, browser: Browser) -> None:
     fields = {"csrf": browser.token(), "name": "<script>alert(1)</script>", "password": "x", "next": '"><script>'}
     answer = browser.post("/login", fields)
     assert answer.status_code == 401
     assert "<script" not in answer.text
     assert "<script" not in browser.http.get("/login", params={"next": '"><script>alert(1)</script>'}).text
-
-
-@pytest.mark.parametrize("kind", ["application/json", "text/plain", "multipart/form-data; boundary=x", ""])
-def test_a_body_that_is_no_form_signs_nobody_in(house: Any, browser: Browser, name: str, kind: str) -> None:
-    fields = urlencode({"csrf": browser.token(), "name": name, "password": PASSWORD})
-    answer = browser.http.post("/login", content=fields, headers={"Content-Type": kind})
-    assert (answer.status_code, is_signed_in(browser)) == (403, False)
-    assert browser.http.post("/login", content=b"a" * 20_000, headers=FORM).status_code in (400, 413)
 
 
 @pytest.mark.requirement("S0-9")
@@ -184,7 +152,7 @@ def test_a_name_that_exists_takes_as_long_as_one_that_does_not(house: Any, brows
     assert max(one, other) < 4 * min(one, other)
 
 
-def test_the_login_page_is_kept_nowhere_framed_by_nobody_and_loads_nothing(house: Any, browser: Browser) -> None:
+def test_the_login_page_is_not_cached_not_framed_and_loads_nothing(house: Any, browser: Browser) -> None:
     answer = browser.http.get("/login")
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-frame-options"] == "DENY"

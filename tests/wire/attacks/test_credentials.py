@@ -45,8 +45,8 @@ def part(value: Any) -> str:
 
 
 def claims(**changed: Any) -> str:
-    told = {"iss": "https://issuer.example", "aud": "the-agent", "sub": "carol", "exp": now() + 600, **changed}
-    return part(told)
+    payload = {"iss": "https://issuer.example", "aud": "the-agent", "sub": "carol", "exp": now() + 600, **changed}
+    return part(payload)
 
 
 def flipped(text: str, at: int) -> str:
@@ -57,8 +57,8 @@ def flipped(text: str, at: int) -> str:
 def sealed(house: Any, purpose: str = "cookie", *, at: float = 0, name: str = "ada", epoch: int = 0) -> str:
     """A cookie as the server itself would seal it, for another time, user or purpose."""
     then = SystemClock().now() - int(at * 1000)
-    told = json.dumps({"u": name, "e": epoch, "t": then}).encode()
-    return house.secret(house.ring.seal(purpose, told, now=then / 1000).decode())
+    payload = json.dumps({"u": name, "e": epoch, "t": then}).encode()
+    return house.secret(house.ring.seal(purpose, payload, now=then / 1000).decode())
 
 
 def of_a_revoked_user(house: Any) -> Headers:
@@ -69,7 +69,7 @@ def of_a_revoked_user(house: Any) -> Headers:
     return made
 
 
-def of_a_user_who_came_back(house: Any) -> Headers:
+def of_a_user_who_was_added_again(house: Any) -> Headers:
     name = f"user-{uuid4().hex[:8]}"
     house.users.add(name)
     made = cookie(house.cookie(name))
@@ -116,14 +116,16 @@ def without_a_password(house: Any) -> Headers:
 def signed_with_the_public_key(house: Any) -> Headers:
     """The oldest trick: what is public is taken for a shared secret."""
     public = json.dumps(house.issuer.signer().jwks()["keys"][0]).encode()
-    said = f"{part({'alg': 'HS256', 'kid': house.issuer.signer().kid})}.{claims()}"
-    return bearer(f"{said}.{urlsafe_b64encode(hmac.new(public, said.encode(), sha256).digest()).decode().rstrip('=')}")
+    unsigned = f"{part({'alg': 'HS256', 'kid': house.issuer.signer().kid})}.{claims()}"
+    return bearer(
+        f"{unsigned}.{urlsafe_b64encode(hmac.new(public, unsigned.encode(), sha256).digest()).decode().rstrip('=')}"
+    )
 
 
 def signed_by_the_server_s_own_key(house: Any) -> Headers:
     """The key at /.well-known/jwks.json signs webhooks and cards, and lets nobody in."""
-    told = {"iss": "https://issuer.example", "aud": "the-agent", "sub": "ada", "iat": now(), "exp": now() + 600}
-    return bearer(house.ring.signer().sign_jwt(told))
+    payload = {"iss": "https://issuer.example", "aud": "the-agent", "sub": "ada", "iat": now(), "exp": now() + 600}
+    return bearer(house.ring.signer().sign_jwt(payload))
 
 
 def with_another_subject(house: Any) -> Headers:
@@ -159,7 +161,7 @@ COOKIES: dict[str, Attack] = {
     "sealed and senseless": lambda house: cookie(house.ring.seal("cookie", b"[1,2]").decode()),
     "in another spelling": lambda house: cookie(house.cookie("ada") + "%3D"),
     "of a revoked user": of_a_revoked_user,
-    "of a user who came back": of_a_user_who_came_back,
+    "of a user who was added again": of_a_user_who_was_added_again,
     "from before another password": from_before_another_password,
     "twice": lambda house: [("Cookie", f"user={house.cookie('bob')}; user={house.cookie('ada')}")],
     "in two headers": lambda house: [*cookie(house.cookie("bob")), *cookie(house.cookie("ada"))],
@@ -242,8 +244,8 @@ SEND = {
 
 def requests() -> list[tuple[str, str, Any]]:
     """The same in a few words of every kind."""
-    said = [(path, {"jsonrpc": "2.0", "id": 1, **body}) for path, body in SEND.values()]
-    posts: list[tuple[str, str, Any]] = [("POST", path, body) for path, body in said]
+    calls = [(path, {"jsonrpc": "2.0", "id": 1, **body}) for path, body in SEND.values()]
+    posts: list[tuple[str, str, Any]] = [("POST", path, body) for path, body in calls]
     posts.append(("POST", "/message:send", {"message": {"messageId": "m", "role": "ROLE_USER", "parts": []}}))
     return [*posts, ("GET", "/tasks", None), ("GET", "/v1/tasks/t", None), ("GET", "/extendedAgentCard", None)]
 
@@ -268,7 +270,7 @@ def test_no_false_credential_gets_in(house: Any, subtests: pytest.Subtests, atta
 
 
 @pytest.mark.parametrize("attacks", TABLES)
-def test_who_shows_something_false_sees_the_card_that_everybody_sees(
+def test_a_false_credential_shows_the_public_card(
     house: Any, subtests: pytest.Subtests, attacks: dict[str, Attack]
 ) -> None:
     public = house.wire.request("GET", "/.well-known/agent-card.json")
@@ -306,7 +308,7 @@ def test_every_right_credential_gets_in(house: Any, headers: Attack, user: str) 
         assert speaker.texts(answer) == [f"user={user} tenant= extensions="]
 
 
-def test_a_token_that_names_its_own_key_set_has_nobody_fetch_it(house: Any) -> None:
+def test_the_key_set_that_a_token_names_is_never_fetched(house: Any) -> None:
     """`jku` and `x5u` are addresses that an attacker chooses."""
     asked: list[str] = []
 
@@ -316,11 +318,13 @@ def test_a_token_that_names_its_own_key_set_has_nobody_fetch_it(house: Any) -> N
         await send({"type": "http.response.body", "body": json.dumps(mallory.signer().jwks()).encode()})
 
     mallory = KeyRing.random()
-    told = {"iss": "https://issuer.example", "aud": "the-agent", "sub": "ada", "iat": now(), "exp": now() + 600}
+    payload = {"iss": "https://issuer.example", "aud": "the-agent", "sub": "ada", "iat": now(), "exp": now() + 600}
     with served(trap) as url:
         asked.clear()
         for name in ("jku", "x5u", "iss"):
-            forged = mallory.signer().sign_jwt({**told, "iss": url} if name == "iss" else told, {name: f"{url}/keys"})
+            forged = mallory.signer().sign_jwt(
+                {**payload, "iss": url} if name == "iss" else payload, {name: f"{url}/keys"}
+            )
             assert house.wire.rest("GET", "/tasks", Authorization=f"Bearer {forged}").status == 401
         assert asked == []
 

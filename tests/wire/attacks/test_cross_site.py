@@ -205,7 +205,7 @@ def test_where_every_page_may_call_none_may_do_so_in_somebody_s_name(open_at: Ca
     assert greet(free, Origin=EVIL) == 200
 
 
-def test_a_function_that_knows_everybody_does_not_know_a_page_elsewhere(open_at: Callable[..., Any]) -> None:
+def test_a_foreign_page_is_refused_even_if_every_caller_is_known(open_at: Callable[..., Any]) -> None:
     there = open_at(auth=anybody)
     for made_up in ("", "Basic YTpi", "Negotiate YTpi", "NTLM YTpi", "Digest a=b"):
         assert greet(there, Origin=EVIL, **({"Authorization": made_up} if made_up else {})) == 403
@@ -223,15 +223,15 @@ def test_an_open_server_is_closed_to_pages_that_do_not_say_whose_they_are(
 
 
 def test_behind_a_proxy_our_own_pages_are_those_of_the_public_address(open_at: Callable[..., Any]) -> None:
-    public, told = (
+    public, forwarded = (
         "https://agents.example.com",
         {"X_Forwarded_Proto": "https", "X_Forwarded_Host": "agents.example.com"},
     )
     trusting = open_at(auth=anybody, trust_proxy=["127.0.0.0/8"])
-    assert greet(trusting, Origin=public, **told) == 200
-    assert greet(trusting, Origin=public, **{**told, "X_Forwarded_Host": "agents.example.com:443"}) == 200
-    assert greet(trusting, Origin="http://agents.example.com", **told) == 403
-    assert greet(trusting, Origin="https://agents.example.com:8443", **told) == 403
+    assert greet(trusting, Origin=public, **forwarded) == 200
+    assert greet(trusting, Origin=public, **{**forwarded, "X_Forwarded_Host": "agents.example.com:443"}) == 200
+    assert greet(trusting, Origin="http://agents.example.com", **forwarded) == 403
+    assert greet(trusting, Origin="https://agents.example.com:8443", **forwarded) == 403
     named = open_at(auth=anybody, url="https://Agents.example.com:443/below")
     assert greet(named, Origin=public) == 200
     assert greet(named, Origin="https://other.example.com") == 403

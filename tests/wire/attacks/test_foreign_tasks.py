@@ -198,7 +198,7 @@ class Nothing:
         self.task, self.context, self.push, self.message = (str(uuid4()) for _ in range(4))
 
 
-def told(answer: Any, it: Any) -> tuple[int, str, list[str]]:
+def visible(answer: Any, it: Any) -> tuple[int, str, list[str]]:
     """All that an answer tells, with the names that were asked for left out."""
     text = answer.text
     for name in ("task", "context", "push", "message"):
@@ -212,7 +212,7 @@ def told(answer: Any, it: Any) -> tuple[int, str, list[str]]:
 
 @pytest.mark.requirement("S2-32")
 @pytest.mark.parametrize("name", SPEAKERS)
-def test_bob_cannot_reach_what_is_ada_s_nor_learn_that_it_is_there(
+def test_a_user_cannot_reach_or_detect_anything_of_another_user(
     house: Any, subtests: pytest.Subtests, name: str
 ) -> None:
     speaker = house.wire.speaker(name)
@@ -221,7 +221,7 @@ def test_bob_cannot_reach_what_is_ada_s_nor_learn_that_it_is_there(
     for attack in attacks_in(name):
         with subtests.test(attack.__name__):
             found, missed = attack(house, speaker, ada, as_bob), attack(house, speaker, nothing, as_bob)
-            assert [told(answer, ada) for answer in found] == [told(answer, nothing) for answer in missed]
+            assert [visible(answer, ada) for answer in found] == [visible(answer, nothing) for answer in missed]
             for answer in found:
                 assert (answer.code, answer.reason) == (NOT_FOUND[speaker.binding], "TASK_NOT_FOUND"), answer.text
             assert house.rows() == before
@@ -231,7 +231,7 @@ def test_bob_cannot_reach_what_is_ada_s_nor_learn_that_it_is_there(
 
 @pytest.mark.requirement("S0-5", "S2-32")
 @pytest.mark.parametrize("name", SPEAKERS)
-def test_nobody_is_asked_for_a_name_whatever_they_want(house: Any, subtests: pytest.Subtests, name: str) -> None:
+def test_every_attack_without_credentials_is_unauthenticated(house: Any, subtests: pytest.Subtests, name: str) -> None:
     speaker = house.wire.speaker(name)
     ada, before = house.victim(speaker), house.rows()
     for attack in attacks_in(name):
@@ -251,7 +251,7 @@ MISDIRECTED = (by_another_agent, as_a_tenant, by_a_spelling_of_its_id, by_guessi
 
 
 @pytest.mark.parametrize("name", SPEAKERS)
-def test_what_bob_tries_works_for_ada(house: Any, subtests: pytest.Subtests, name: str) -> None:
+def test_every_attack_works_for_the_owner(house: Any, subtests: pytest.Subtests, name: str) -> None:
     speaker = house.wire.speaker(name)
     for attack in attacks_in(name):
         if attack not in MISDIRECTED:
@@ -265,15 +265,17 @@ def test_what_bob_tries_works_for_ada(house: Any, subtests: pytest.Subtests, nam
 
 @pytest.mark.parametrize("speaker", [each for each in SPEAKERS if each != "0.1-rpc"])
 @pytest.mark.parametrize("how", ["send", "stream"])
-def test_a_message_in_ada_s_context_begins_a_conversation_of_bob_s(house: Any, speaker: str, how: str) -> None:
-    said = house.wire.speaker(speaker)
-    ada = house.victim(said)
+def test_a_message_in_the_context_of_another_user_begins_a_conversation_of_its_own(
+    house: Any, speaker: str, how: str
+) -> None:
+    caller = house.wire.speaker(speaker)
+    ada = house.victim(caller)
     message = {"messageId": str(uuid4()), "contextId": ada.context}
     if how == "send":
-        task = said.task(said.send("hi", message=message, **house.as_("bob")))
+        task = caller.task(caller.send("hi", message=message, **house.as_("bob")))
     else:
-        with said.stream("hi", message=message, **house.as_("bob")) as reading:
-            first = said.event(reading.next())
+        with caller.stream("hi", message=message, **house.as_("bob")) as reading:
+            first = caller.event(reading.next())
         task = first.get("task", first)
     assert (task["contextId"], task["id"] == ada.task) == (ada.context, False)
     assert ada.message not in str(task)
@@ -286,77 +288,54 @@ def test_a_message_in_ada_s_context_begins_a_conversation_of_bob_s(house: Any, s
 
 
 @pytest.mark.parametrize("speaker", [each for each in SPEAKERS if each != "0.1-rpc"])
-def test_a_message_that_ada_has_sent_is_none_that_bob_repeats(house: Any, speaker: str) -> None:
-    said = house.wire.speaker(speaker)
-    ada = house.victim(said)
-    answer = said.send(tool="ask_name", message={"messageId": ada.message}, **house.as_("bob"))
+def test_a_message_of_another_user_is_not_recognized_as_a_repeat(house: Any, speaker: str) -> None:
+    caller = house.wire.speaker(speaker)
+    ada = house.victim(caller)
+    answer = caller.send(tool="ask_name", message={"messageId": ada.message}, **house.as_("bob"))
     assert "idempotent-replayed" not in answer.headers
-    assert said.id_of(said.task(answer)) != ada.task
-    with said.stream(tool="ask_name", message={"messageId": ada.message}, **house.as_("vera")) as reading:
+    assert caller.id_of(caller.task(answer)) != ada.task
+    with caller.stream(tool="ask_name", message={"messageId": ada.message}, **house.as_("vera")) as reading:
         assert "idempotent-replayed" not in reading.headers
         assert ada.task not in reading.next().data
 
 
 @pytest.mark.parametrize("speaker", [each for each in SPEAKERS if each != "0.1-rpc"])
-def test_a_reference_to_ada_s_task_shows_nothing_of_it(house: Any, speaker: str) -> None:
-    said = house.wire.speaker(speaker)
-    ada, nothing = house.victim(said), Nothing()
+def test_a_reference_to_a_task_of_another_user_reveals_nothing(house: Any, speaker: str) -> None:
+    caller = house.wire.speaker(speaker)
+    ada, nothing = house.victim(caller), Nothing()
     texts: list[str] = []
     for it in (ada, nothing):
         message = {"messageId": str(uuid4()), "referenceTaskIds": [it.task]}
-        texts += said.texts(said.send("hi", message=message, **house.as_("bob")))
+        texts += caller.texts(caller.send("hi", message=message, **house.as_("bob")))
     assert texts == ["hi", "hi"]
 
 
-@pytest.mark.parametrize("speaker", [each for each in SPEAKERS if each[0] == "1"])
-def test_a_list_shows_one_s_own_tasks_and_its_page_tokens_are_no_one_else_s(house: Any, speaker: str) -> None:
-    said = house.wire.speaker(speaker)
-    mine = [house.victim(said).task for _ in range(3)]
-    page = said.list(pageSize=1, **house.as_("ada")).result
-    assert page["tasks"][0]["id"] == mine[-1]
-    answer = said.list(pageSize=1, pageToken=page["nextPageToken"], **house.as_("bob"))
-    assert (answer.code, answer.field) == (400 if said.is_rest else -32602, "pageToken")
-    bobs = said.list(pageSize=100, **house.as_("bob")).result
-    assert not set(mine) & {each["id"] for each in bobs["tasks"]}
-    assert said.list(pageSize=1, pageToken=page["nextPageToken"]).status == 401
-
-
-def test_an_id_that_ada_has_cannot_be_chosen_and_ada_s_task_stays_as_it_is(house: Any) -> None:
-    said = house.wire.speaker("0.1-rpc")
-    ada, before = house.victim(said), house.rows()
+def test_the_id_of_another_user_s_task_cannot_be_chosen(house: Any) -> None:
+    caller = house.wire.speaker("0.1-rpc")
+    ada, before = house.victim(caller), house.rows()
     for answer in (
-        said.send("Mallory", id=ada.task, **house.as_("bob")),
-        said.send("Mallory", id=ada.task, sessionId=ada.context, **house.as_("bob")),
+        caller.send("Mallory", id=ada.task, **house.as_("bob")),
+        caller.send("Mallory", id=ada.task, sessionId=ada.context, **house.as_("bob")),
     ):
         assert (answer.code, answer.field) == (-32602, "id")
         assert ada.context not in answer.text
-    with said.stream("Mallory", id=ada.task, **house.as_("bob")) as reading:
+    with caller.stream("Mallory", id=ada.task, **house.as_("bob")) as reading:
         assert reading.refusal().code == -32602
     assert house.rows() == before
-    task = said.get(ada.task, historyLength=10, **house.as_("ada")).result
+    task = caller.get(ada.task, historyLength=10, **house.as_("ada")).result
     assert "Mallory" not in str(task)
-    assert said.state(task) == "input-required"
+    assert caller.state(task) == "input-required"
 
 
-def test_a_webhook_of_ada_s_is_not_found_under_a_task_of_bob_s(house: Any) -> None:
+def test_a_webhook_of_another_user_is_not_found_under_an_own_task(house: Any) -> None:
     for name in SPEAKERS:
-        said = house.wire.speaker(name)
-        ada = house.victim(said)
-        own = said.id_of(said.task(said.send(tool="ask_name", message={"messageId": str(uuid4())}, **house.as_("bob"))))
-        assert house.push(said, "get", own, ada.push, **house.as_("bob")).reason == "TASK_NOT_FOUND"
+        caller = house.wire.speaker(name)
+        ada = house.victim(caller)
+        own = caller.id_of(
+            caller.task(caller.send(tool="ask_name", message={"messageId": str(uuid4())}, **house.as_("bob")))
+        )
+        assert house.push(caller, "get", own, ada.push, **house.as_("bob")).reason == "TASK_NOT_FOUND"
         if name != "0.1-rpc":
-            assert ada.push not in house.push(said, "list", own, **house.as_("bob")).text
-            house.push(said, "delete", own, ada.push, **house.as_("bob"))
-        assert "127.0.0.1:9/hook" in house.push(said, "get", ada.task, ada.push, **house.as_("ada")).text
-
-
-def test_a_webhook_s_secrets_are_shown_to_nobody_again(house: Any) -> None:
-    for name in SPEAKERS:
-        said = house.wire.speaker(name)
-        ada = house.victim(said)
-        shown = house.push(said, "get", ada.task, ada.push, **house.as_("ada")).text
-        if name != "0.1-rpc":
-            shown += house.push(said, "list", ada.task, **house.as_("ada")).text
-        assert "of-ada-s-webhook" not in shown
-    stored = house.path.read_bytes() + house.path.with_name(f"{house.path.name}-wal").read_bytes()
-    assert b"of-ada-s-webhook" not in stored
+            assert ada.push not in house.push(caller, "list", own, **house.as_("bob")).text
+            house.push(caller, "delete", own, ada.push, **house.as_("bob"))
+        assert "127.0.0.1:9/hook" in house.push(caller, "get", ada.task, ada.push, **house.as_("ada")).text

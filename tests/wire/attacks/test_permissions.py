@@ -73,9 +73,9 @@ ROUTES = [
 def refused(speaker: Any, answer: Any) -> None:
     """The task was refused, and says which skill and not which permission."""
     assert speaker.state(answer) == ("failed" if speaker.version == "0.1" else "rejected")
-    said = str(speaker.task(answer)["status"])  # the history has what the caller wrote
-    assert "Unauthorized: " in said
-    assert "vault-key" not in said
+    status = str(speaker.task(answer)["status"])  # the history has what the caller wrote
+    assert "Unauthorized: " in status
+    assert "vault-key" not in status
     assert "is empty" not in answer.text
 
 
@@ -104,12 +104,6 @@ def test_a_message_to_a_task_of_one_s_own_does_not_change_its_skill(house: Any, 
     task = speaker.task(speaker.send(tool="ask_name", message=fresh(), **house.as_("bob")))
     answer = speaker.send(tool="empty_vault", task=task, message=fresh(), **house.as_("bob"))
     assert "is empty" not in answer.text
-
-
-@pytest.mark.parametrize("name", SPEAKERS)
-def test_who_has_the_permission_may_use_it(house: Any, name: str) -> None:
-    speaker = house.wire.speaker(name)
-    assert speaker.texts(by_a_tool(speaker, house.as_("vera"))) == ["the vault is empty"]
 
 
 @pytest.mark.parametrize("name", [each for each in SPEAKERS if each != "0.1-rpc"])
@@ -182,31 +176,6 @@ def test_a_card_lists_what_its_reader_may_use(house: Any, path: str) -> None:
     assert shown == {"": set(), "bob": set(), "vera": VAULT}
 
 
-@pytest.mark.requirement("S0-11", "S2-19")
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("rpc", "GetExtendedAgentCard"),
-        ("rpc", "agent/getAuthenticatedExtendedCard"),
-        ("GET", "/extendedAgentCard"),
-        ("GET", "/v1/card"),
-    ],
-)
-def test_the_extended_card_is_the_caller_s_own(house: Any, method: str, path: str) -> None:
-    def ask(name: str) -> Any:
-        headers = house.as_(name)["headers"]
-        if method == "rpc":
-            return house.wire.rpc(path, None if "/" in path else {}, **headers)
-        return house.wire.rest("GET", path, **headers)
-
-    assert ask("").status == 401
-    assert skills(ask("bob").result) & VAULT == set()
-    assert skills(ask("vera").result) & VAULT == VAULT
-    assert "vault-key" not in ask("vera").text
-    if method == "GET":
-        assert ask("vera").headers["cache-control"] == "private, no-store"
-
-
 def test_a_card_that_vera_has_seen_is_not_given_to_bob_from_any_cache(house: Any) -> None:
     hers = house.wire.request("GET", CARD, **house.as_("vera"))
     assert hers.headers["cache-control"] == "private, no-cache"
@@ -252,7 +221,7 @@ def test_a_grant_counts_for_the_card_at_once(house: Any) -> None:
     assert seen == [set(), VAULT, set()]
 
 
-def test_strangers_reach_what_is_open_where_nothing_is_said_about_auth(new_agent: Any, house: Any) -> None:
+def test_strangers_reach_open_skills_where_auth_is_not_set(new_agent: Any, house: Any) -> None:
     agent = new_agent()
 
     @agent.skill(permission="vault-key")

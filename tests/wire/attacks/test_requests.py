@@ -7,14 +7,13 @@ import re
 import socket
 from contextlib import closing
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
 
 TIMEOUT = 10
 SEND = b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}'
-LIMIT = 100_000
 
 
 class Raw(NamedTuple):
@@ -89,7 +88,7 @@ HEADERS = {
 
 @pytest.mark.parametrize("header", HEADERS.values())
 @pytest.mark.parametrize("target", ["/message:send", "/a2a"])
-def test_no_header_lets_nobody_in(house: Any, header: str, target: str) -> None:
+def test_a_malformed_header_lets_no_request_in(house: Any, header: str, target: str) -> None:
     before = house.rows()
     answer = raw(house.url, request("POST", target, header, body=SEND))
     assert answer.status in (0, 400, 401, 431), answer
@@ -133,7 +132,7 @@ def test_a_body_of_two_lengths_carries_no_second_request(house: Any, headers: li
         "127.0.0.1\\.evil.example",
     ],
 )
-def test_a_server_on_loopback_does_not_answer_to_other_names_whoever_asks(house: Any, host: str) -> None:
+def test_a_server_on_loopback_answers_to_no_other_host_name(house: Any, host: str) -> None:
     for target in ("/message:send", "/a2a", "/login"):
         answer = raw(house.url, request("POST", target, known(house, "ada"), body=SEND, host=host))
         assert answer.status in (400, 421), answer
@@ -147,8 +146,8 @@ def test_a_stranger_s_forwarded_headers_change_neither_the_card_nor_the_log(hous
     assert "evil" not in card.body
     caplog.clear()
     raw(house.url, request("GET", "/tasks", "Cookie: user=x", "X-Forwarded-For: 203.0.113.7", *forwarded))
-    told = [record.getMessage() for record in caplog.records if record.name == "dragoman.audit"]
-    assert told == ["event=denied scheme=cookie reason=bad-cookie address=127.0.0.1"]
+    audited = [record.getMessage() for record in caplog.records if record.name == "dragoman.audit"]
+    assert audited == ["event=denied scheme=cookie reason=bad-cookie address=127.0.0.1"]
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "HEAD", "GET", "PROPFIND"])
@@ -165,15 +164,10 @@ def test_another_method_does_nothing(house: Any, method: str, target: str) -> No
 
 # -- bodies ------------------------------------------------------------------------------------------------------------
 
-DEEP = b"[" * 40_000 + b"]" * 40_000
+# Others are in tests/wire/test_bad_input.py.
 BODIES = {
-    "nested": (b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":%s}}' % DEEP, (200, 400)),
-    "nested from the start": (DEEP, (200, 400)),
-    "not ended": (b'{"jsonrpc":"2.0","id":1,', (200, 400)),
-    "no UTF-8": (b'{"jsonrpc":"2.0","id":1,"method":"\xff\xfe"}', (200, 400)),
     "zero bytes": (b"\0" * 1000, (200, 400)),
     "huge number": (b'{"jsonrpc":"2.0","id":1%s,"method":"GetTask","params":{}}' % (b"0" * 5000), (200, 400)),
-    "not a number": (b'{"jsonrpc":"2.0","id":NaN,"method":"GetTask"}', (200, 400)),
     "the same key often": (b'{"jsonrpc":"2.0",%s"id":1}' % (b'"method":"GetTask",' * 2000), (200, 400, 404)),
     "many keys": (json.dumps({str(number): number for number in range(5000)}).encode(), (200, 400)),
     "surrogates": (b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"\\ud800"}}', (200, 400)),
@@ -181,30 +175,19 @@ BODIES = {
         b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x","__proto__":{"user":"ada"}}}',
         (200, 400),
     ),
-    "batch": (b'[{"jsonrpc":"2.0","id":1,"method":"ListTasks"}]', (200, 400)),
-    "too large": (b'{"a":"%s"}' % (b"a" * LIMIT), (413,)),
 }
 
 
 @pytest.mark.parametrize(("body", "statuses"), BODIES.values())
 @pytest.mark.parametrize("target", ["/a2a", "/message:send", "/v1/message:send", "/tasks/t:cancel"])
-def test_a_body_that_is_none_is_refused(house: Any, body: bytes, statuses: tuple[int, ...], target: str) -> None:
+def test_a_malformed_body_is_refused(house: Any, body: bytes, statuses: tuple[int, ...], target: str) -> None:
     before = house.rows()
     answer = raw(house.url, request("POST", target, known(house, "bob"), body=body))
-    assert answer.status in (*statuses, 404) or (answer.status == 0 and len(body) > LIMIT), answer
+    assert answer.status in (*statuses, 404), answer
     assert not answer.body or "error" in json.loads(answer.body)
     nobody = raw(house.url, request("POST", target, body=body))
     assert nobody.status in (0, 401)
     assert house.rows() == before
-
-
-def test_a_body_that_does_not_say_its_size_is_cut_off_at_the_limit(house: Any) -> None:
-    piece = b"%x\r\n%s\r\n" % (50_000, b"a" * 50_000)
-    lines = ["POST /a2a HTTP/1.1", "Host: 127.0.0.1", known(house, "bob"), "Content-Type: application/json"]
-    lines.append("Transfer-Encoding: chunked")
-    answer = raw(house.url, "\r\n".join(lines).encode() + b"\r\n\r\n" + piece * 3 + b"0\r\n\r\n")
-    assert answer.status == 413
-    assert json.loads(answer.body)["error"]["code"] == -32600
 
 
 # -- tenants -----------------------------------------------------------------------------------------------------------
@@ -265,15 +248,6 @@ def test_a_tenant_in_the_path_goes_before_one_in_the_body(house: Any, name: str)
     assert speaker.at(f"/{other}").cancel(task, tenant=mine, **house.as_("ada")).status == 404
     for there in (mine, other):
         assert speaker.at(f"/{there}").get(task, **house.as_("bob")).status == 404
-
-
-def test_one_tenant_s_task_is_not_another_s_by_json_rpc_either(house: Any) -> None:
-    speaker, mine = house.wire.speaker("1.0-rpc"), f"t-{uuid4()}"
-    task = speaker.id_of(speaker.send("hi", tenant=mine, message={"messageId": str(uuid4())}, **house.as_("ada")))
-    for tenant in ("", f"{mine}/", f"{mine} ", mine.upper(), f"../{mine}", quote(mine + "\0"), [mine], {"a": 1}):
-        answer = speaker.get(task, tenant=tenant, **house.as_("ada"))
-        assert answer.code in (-32001, -32602)
-    assert speaker.get(task, tenant=mine, **house.as_("ada")).result["id"] == task
 
 
 def test_an_agent_s_name_in_a_path_is_a_name_and_no_path(house: Any) -> None:

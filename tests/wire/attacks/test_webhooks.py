@@ -16,54 +16,27 @@ from dragoman.testing import served
 SPEAKERS = ("1.0-rpc", "1.0-rest", "1.1-rpc", "1.1-rest", "0.3-rpc", "0.3-rest", "0.1-rpc")
 INVALID = {"rpc": -32602, "rest": 400}
 
-# None of these is ever connected to: they are refused as they stand, without a look-up.
+# None of these is ever connected to: they are refused as they stand, without a look-up. Every address in every
+# spelling is in tests/unit/net/test_guard.py; these are some of each kind.
 PLACES = {
     "loopback": "http://127.0.0.1/",
-    "loopback, another port": "http://127.0.0.1:10/hook",
-    "all of loopback": "http://127.255.255.254:9/",
     "its name": "http://localhost/",
-    "its name with a dot": "http://localhost.:9/",
-    "a name below it": "http://anything.localhost/",
     "IPv6 loopback": "http://[::1]:9/",
     "IPv4 in IPv6": "http://[::ffff:127.0.0.1]/",
-    "IPv4 in IPv6, as numbers": "http://[::ffff:7f00:1]/",
     "NAT64": "http://[64:ff9b::7f00:1]/",
-    "6to4": "http://[2002:7f00:0001::1]/",
     "metadata": "http://169.254.169.254/latest/meta-data/",
-    "metadata in IPv6": "http://[fd00:ec2::254]/",
     "metadata by its name": "http://metadata.google.internal/computeMetadata/v1/",
-    "link-local": "http://[fe80::1]/",
-    "link-local with a zone": "http://[fe80::1%25eth0]/",
     "private 10": "http://10.0.0.1/",
-    "private 172": "https://172.16.0.1/",
-    "private 192": "https://192.168.1.1:8443/",
-    "carrier": "http://100.64.0.1/",
-    "unique local": "http://[fc00::1]/",
-    "unspecified": "http://0.0.0.0:9/",
-    "unspecified IPv6": "http://[::]:9/",
-    "multicast": "http://224.0.0.1/",
-    "broadcast": "http://255.255.255.255/",
     "one number": "http://2130706433/",
-    "hexadecimal": "http://0x7f000001/",
     "octal": "http://0177.0.0.1/",
-    "short": "http://127.1/",
     "round digits": "http://①②⑦.⓪.⓪.①/",
-    "ideographic dots": "http://127。0。0。1/",
     "credentials": "https://ada:hunter22@hooks.example.com/",
-    "a host before the at": "http://hooks.example.com@127.0.0.1:10/",
     "backslash": "http://127.0.0.1:10\\@hooks.example.com/",
-    "tab": "http://127.0.0.1\t:10/",
     "line break": "http://127.0.0.1:9/\r\nX-Evil: 1",
-    "space": "http://127.0.0.1:9 /",
     "file": "file:///etc/passwd",
-    "gopher": "gopher://127.0.0.1:9/_",
-    "ftp": "ftp://127.0.0.1/",
-    "data": "data:text/plain,hi",
     "no scheme": "//127.0.0.1:9/",
     "no host": "http:///hook",
     "port zero": "http://127.0.0.1:0/",
-    "port too high": "http://127.0.0.1:99999/",
-    "port of words": "http://127.0.0.1:http/",
     "very long": "http://127.0.0.1:9/" + "a" * 10_000,
     "empty": "",
 }
@@ -117,8 +90,8 @@ def test_no_webhook_puts_words_into_our_headers(house: Any, subtests: pytest.Sub
         more = dict(words)
         if "authentication" in more:
             scheme, credentials = more["authentication"]
-            said = {"scheme": scheme} if speaker.is_modern else {"schemes": [scheme]}
-            more["authentication"] = {**said, "credentials": credentials}
+            authentication = {"scheme": scheme} if speaker.is_modern else {"schemes": [scheme]}
+            more["authentication"] = {**authentication, "credentials": credentials}
         hook = {"url": "http://127.0.0.1:9/hook", **more}
         with subtests.test(what):
             made = house.push(speaker, "create", task, more.pop("id", ""), more=more, **who)
@@ -127,7 +100,7 @@ def test_no_webhook_puts_words_into_our_headers(house: Any, subtests: pytest.Sub
             assert house.rows() == before
 
 
-def came_again(receiver: WebhookReceiver, *paths: str) -> None:
+def wait_for_retries(receiver: WebhookReceiver, *paths: str) -> None:
     """Wait until every path was asked for twice."""
     receiver.wait_for(lambda: all([each.path for each in receiver.requests].count(path) > 1 for path in paths))
 
@@ -151,7 +124,7 @@ def test_a_webhook_that_points_elsewhere_is_not_followed(house: Any, new_agent: 
             assert "error" not in made.json
         speaker.send("Ada", task=task, message={"messageId": "m2"})
         # It comes again: so the answer was read, taken for a failure and not followed.
-        came_again(receiver, *(f"/{status}" for status in statuses))
+        wait_for_retries(receiver, *(f"/{status}" for status in statuses))
     assert trap.requests == []
 
 
@@ -159,7 +132,7 @@ async def anybody(request: Any) -> User | None:
     return User("ada") if "cookie" in request.headers else None
 
 
-def test_a_webhook_hears_nothing_of_its_caller_s_credentials(house: Any, new_agent: Any) -> None:
+def test_a_webhook_gets_no_credentials_of_its_caller(house: Any, new_agent: Any) -> None:
     theirs = house.secret("what-only-the-caller-and-the-server-know")
     who = {"headers": {"Cookie": f"user={theirs}", "Authorization": f"Bearer {theirs}"}}
     with ExitStack() as stack:
@@ -170,7 +143,7 @@ def test_a_webhook_hears_nothing_of_its_caller_s_credentials(house: Any, new_age
         task = speaker.id_of(speaker.task(speaker.send(tool="ask_name", **who)))
         house.push(speaker, "create", task, url=f"http://127.0.0.1:{port}/hook", more={"token": "abc"}, **who)
         speaker.send("Ada", task=task, message={"messageId": "m2"}, **who)
-        came_again(receiver, "/hook")
+        wait_for_retries(receiver, "/hook")
     for each in receiver.requests:
         assert each.headers["x-a2a-notification-token"] == "abc"
         assert "cookie" not in each.headers

@@ -26,11 +26,11 @@ from dragoman.engine.settings import EngineSettings
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
-    Work = Callable[["Told"], Awaitable[Any]]
+    Work = Callable[["Reporter"], Awaitable[Any]]
 
 
-class Told:
-    """An executor's context, with short words for what it may say."""
+class Reporter:
+    """An executor's context, with short words for what it may enqueue."""
 
     def __init__(self, context: RequestContext) -> None:
         self.context = context
@@ -60,12 +60,12 @@ class Doing(AgentExecutor):
 
     async def execute(self, context: RequestContext, task_id: str) -> Any:
         self.executed.append((context, task_id))
-        return await self._work(Told(context))
+        return await self._work(Reporter(context))
 
     async def cancel(self, context: RequestContext, task_id: str) -> Any:
         self.canceled.append((context, task_id))
         try:
-            return await self._cancel(Told(context)) if self._cancel else None
+            return await self._cancel(Reporter(context)) if self._cancel else None
         finally:
             self.stopped.set()
 
@@ -76,14 +76,18 @@ def doing() -> type[Doing]:
     return Doing
 
 
-async def _echo(told: Told) -> None:
-    await told.status(TaskState.COMPLETED, told.context.message.text)
+async def _echo(reporter: Reporter) -> None:
+    await reporter.status(TaskState.COMPLETED, reporter.context.message.text)
 
 
 @pytest.fixture
 def echo() -> Doing:
     """An executor that says the message again."""
     return Doing(_echo)
+
+
+def user_message(text: str) -> dict[str, Any]:
+    return {"kind": "message", "role": "user", "messageId": "m", "parts": [{"kind": "text", "text": text}]}
 
 
 class Caller:
@@ -95,15 +99,14 @@ class Caller:
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         return await self.handler.handle({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 
-    async def send(self, text: str, *, blocking: bool = True, **message: Any) -> dict[str, Any]:
-        said = {"kind": "message", "role": "user", "messageId": "m", "parts": [{"kind": "text", "text": text}]}
-        answer = await self.ask("message/send", message=said | message, configuration={"blocking": blocking})
+    async def send(self, text: str, *, blocking: bool = True, **members: Any) -> dict[str, Any]:
+        message = user_message(text) | members
+        answer = await self.ask("message/send", message=message, configuration={"blocking": blocking})
         assert "error" not in answer, answer
         return answer["result"]
 
     def stream(self, text: str) -> AsyncGenerator[dict[str, Any]]:
-        said = {"kind": "message", "role": "user", "messageId": "m", "parts": [{"kind": "text", "text": text}]}
-        return self.follow("message/stream", message=said)
+        return self.follow("message/stream", message=user_message(text))
 
     def follow(self, method: str, **params: Any) -> AsyncGenerator[dict[str, Any]]:
         return self.handler.handle_stream({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})

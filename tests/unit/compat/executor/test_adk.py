@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from google.genai import types
 
 from dragoman.compat.executor import (
     ADKExecutor,
-    AgentCard,
     Artifact,
     Converter,
     DataPart,
@@ -29,7 +27,6 @@ from dragoman.compat.executor import (
     FileBytes,
     FilePart,
     Message,
-    PushSender,
     RequestContext,
     Role,
     TaskArtifactUpdateEvent,
@@ -157,38 +154,6 @@ async def test_a_context_id_that_is_no_plain_word_is_not_a_session_id(calling: A
 def test_what_adk_cannot_run_is_refused() -> None:
     with pytest.raises(ConfigError):
         ADKExecutor(ADKExecutor.Config(object()))
-
-
-@pytest.mark.requirement("S2-2", "S2-50", "S2-110")
-async def test_all_ten_methods_work_with_an_adk_executor(calling: Any) -> None:
-    asks = Says(name="helper", events=[event("which?", long_running_tool_ids={"x"})])
-    card = AgentCard("n", "d", "https://x.example", "1")
-    caller = calling((ADKExecutor, ADKExecutor.Config(asks)), push_sender=PushSender(), extended_card=card)
-
-    async def ask(method: str, **params: Any) -> Any:
-        return (await caller.ask(method, **params))["result"]
-
-    async def first(method: str, **params: Any) -> Any:
-        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        async with aclosing(caller.handler.handle_stream(request)) as answers:
-            return (await anext(answers))["result"]
-
-    task = await caller.send("hi")
-    task_id = task["id"]
-    assert task["status"]["state"] == "input-required"
-    assert await ask("tasks/get", id=task_id) == task
-    hook = {"url": "https://hooks.example.com/a2a", "id": "p"}
-    config = {"taskId": task_id, "pushNotificationConfig": hook}
-    assert await ask("tasks/pushNotificationConfig/set", **config) == config
-    assert await ask("tasks/pushNotificationConfig/get", id=task_id, pushNotificationConfigId="p") == config
-    assert await ask("tasks/pushNotificationConfig/list", id=task_id) == [config]
-    assert await ask("tasks/pushNotificationConfig/delete", id=task_id, pushNotificationConfigId="p") is None
-    assert await ask("tasks/pushNotificationConfig/list", id=task_id) == []
-    assert (await first("tasks/resubscribe", id=task_id))["id"] == task_id
-    assert (await ask("tasks/cancel", id=task_id))["status"]["state"] == "canceled"
-    kinds = [answer["result"]["kind"] async for answer in caller.stream("again")]
-    assert kinds == ["task", "status-update", "artifact-update", "artifact-update", "status-update"]
-    assert await ask("agent/getAuthenticatedExtendedCard") == card.to_map()
 
 
 # -- the converter ---------------------------------------------------------------------------------------------------

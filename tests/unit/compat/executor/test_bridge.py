@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,6 +63,13 @@ def request(text: str = "hi", **configuration: Any) -> SendMessageRequest:
     return SendMessageRequest(message, SendMessageConfiguration(**configuration))
 
 
+async def events_of(executor: Any) -> list[Any]:
+    """The events of a stream, from the task to its end."""
+    async with connected(executor) as connection:
+        stream = connection.open_stream(Operation.STREAM, request(), None)
+        return [record.event async for batch in stream for record in batch]
+
+
 @pytest.mark.requirement("S2-21", "S2-43")
 async def test_an_executor_is_called_with_the_context_and_the_tasks_id(doing: Any, echo: Any) -> None:
     task = await answer_of(echo)
@@ -97,8 +104,8 @@ async def test_the_context_holds_ids_message_and_metadata(echo: Any) -> None:
 
 @pytest.mark.requirement("S2-95")
 async def test_an_executor_may_come_with_a_configuration(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        await told.status(TaskState.COMPLETED, "configured")
+    async def work(reporter: Any) -> None:
+        await reporter.status(TaskState.COMPLETED, "configured")
 
     assert (await answer_of((doing, work))).text == "configured"
 
@@ -116,7 +123,7 @@ async def test_an_executor_may_be_one_or_a_class_of_one(echo: Any) -> None:
 
 
 @pytest.mark.parametrize("spec", [None, object(), (object(), {}), dict])
-def test_what_is_no_executor_is_refused_at_once(spec: Any) -> None:
+def test_an_invalid_executor_is_refused_at_once(spec: Any) -> None:
     with pytest.raises(ConfigError, match="AgentExecutor"):
         run_of(spec)
 
@@ -133,8 +140,8 @@ async def test_a_message_with_the_completed_status_is_the_tasks_answer(echo: Any
 
 
 async def test_a_message_alone_completes_the_task_with_all_its_parts(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        await told.context.queue.enqueue(Message(Role.AGENT, (TextPart("a"), DataPart({"b": 1}))))
+    async def work(reporter: Any) -> None:
+        await reporter.context.queue.enqueue(Message(Role.AGENT, (TextPart("a"), DataPart({"b": 1}))))
 
     task = await answer_of(doing(work))
     assert task.state is State.COMPLETED
@@ -143,83 +150,61 @@ async def test_a_message_alone_completes_the_task_with_all_its_parts(doing: Any)
 
 
 async def test_an_executor_that_says_nothing_completes_its_task(doing: Any) -> None:
-    async def work(told: Any) -> None: ...
+    async def work(reporter: Any) -> None: ...
 
     task = await answer_of(doing(work))
     assert (task.state, task.status.message, task.artifacts) == (State.COMPLETED, None, ())
 
 
 async def test_chunks_of_one_artifact_are_put_together_under_the_executors_id(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        await told.artifact("mine", "a")
-        await told.artifact("mine", "b", append=True)
-        await told.artifact("mine", None, append=True, last_chunk=True)
-        await told.artifact("other", "c", last_chunk=True)
-        await told.status(TaskState.COMPLETED)
+    async def work(reporter: Any) -> None:
+        await reporter.artifact("mine", "a")
+        await reporter.artifact("mine", "b", append=True)
+        await reporter.artifact("mine", None, append=True, last_chunk=True)
+        await reporter.artifact("other", "c", last_chunk=True)
+        await reporter.status(TaskState.COMPLETED)
 
     task = await answer_of(doing(work))
     assert [(artifact.artifact_id, artifact.text) for artifact in task.artifacts] == [("mine", "ab"), ("other", "c")]
 
 
 async def test_a_stream_shows_the_executors_flags_as_they_are(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        await told.artifact("mine", "a")
-        await told.artifact("mine", "b", append=True, last_chunk=True)
+    async def work(reporter: Any) -> None:
+        await reporter.artifact("mine", "a")
+        await reporter.artifact("mine", "b", append=True, last_chunk=True)
 
-    async with connected(doing(work)) as connection:
-        events = [
-            record.event
-            async for batch in connection.open_stream(Operation.STREAM, request(), None)
-            for record in batch
-        ]
+    events = await events_of(doing(work))
     flags = [(event.append, event.last_chunk) for event in events if hasattr(event, "append")]
     assert flags == [(False, False), (True, True)]
 
 
 async def test_a_message_while_working_is_shown_as_progress(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        await told.status(TaskState.WORKING)
-        await told.status(TaskState.WORKING, "half way")
+    async def work(reporter: Any) -> None:
+        await reporter.status(TaskState.WORKING)
+        await reporter.status(TaskState.WORKING, "half way")
 
-    async with connected(doing(work)) as connection:
-        events = [
-            record.event
-            async for batch in connection.open_stream(Operation.STREAM, request(), None)
-            for record in batch
-        ]
-    said = [event.status.message.text for event in events[1:] if event.status.message]
-    assert said == ["half way"]
+    events = await events_of(doing(work))
+    texts = [event.status.message.text for event in events[1:] if event.status.message]
+    assert texts == ["half way"]
 
 
-@pytest.mark.parametrize(
-    ("state", "kept"),
-    [
-        (TaskState.COMPLETED, State.COMPLETED),
-        (TaskState.FAILED, State.FAILED),
-        (TaskState.REJECTED, State.REJECTED),
-        (TaskState.INPUT_REQUIRED, State.INPUT_REQUIRED),
-    ],
-)
-async def test_metadata_and_message_ids_of_an_executor_reach_the_stream(
-    doing: Any, state: TaskState, kept: State
-) -> None:
-    async def work(told: Any) -> None:
-        ids = (told.context.task_id, told.context.context_id)
+@pytest.mark.parametrize("state", [TaskState.COMPLETED, TaskState.FAILED, TaskState.REJECTED, TaskState.INPUT_REQUIRED])
+async def test_metadata_and_message_ids_of_an_executor_reach_the_stream(doing: Any, state: TaskState) -> None:
+    async def work(reporter: Any) -> None:
+        ids = (reporter.context.task_id, reporter.context.context_id)
         half = Message(Role.AGENT, (TextPart("half way"), DataPart({"n": 1})), "my-first", metadata={"of": "message"})
-        await told.context.queue.enqueue(
+        await reporter.context.queue.enqueue(
             TaskStatusUpdateEvent(*ids, TaskStatus(TaskState.WORKING, half), metadata={"step": 1})
         )
-        await told.context.queue.enqueue(
+        await reporter.context.queue.enqueue(
             TaskArtifactUpdateEvent(*ids, Artifact("a", (TextPart("x"),)), last_chunk=True, metadata={"step": 2})
         )
         end = Message(Role.AGENT, (TextPart("the end"),), "my-last", metadata={"tokens": 7})
-        await told.context.queue.enqueue(
+        await reporter.context.queue.enqueue(
             TaskStatusUpdateEvent(*ids, TaskStatus(state, end), state.terminal, metadata={"step": 3})
         )
 
-    async with connected(doing(work)) as connection:
-        stream = connection.open_stream(Operation.STREAM, request(), None)
-        events = [record.event async for batch in stream for record in batch]
+    events = await events_of(doing(work))
     shown = [(event.metadata or {}).get("step") for event in events[1:]]
     assert [step for step in shown if step] == [1, 2, 3]
     first, last = (
@@ -230,31 +215,29 @@ async def test_metadata_and_message_ids_of_an_executor_reach_the_stream(
     assert (first.message_id, first.parts) == ("my-first", (Part(text="half way"), Part(data={"n": 1})))
     assert (first.metadata or {})["of"] == "message"
     assert (last.message_id, last.metadata, last.text) == ("my-last", {"tokens": 7}, "the end")
-    assert events[-1].status.state is kept
+    assert events[-1].status.state is state.to_model()
 
 
 @pytest.mark.parametrize(
-    ("state", "text", "expected", "said"),
+    ("state", "text", "shown"),
     [
-        (TaskState.FAILED, "no luck", State.FAILED, "no luck"),
-        (TaskState.FAILED, None, State.FAILED, "execution failed"),
-        (TaskState.REJECTED, "not today", State.REJECTED, "not today"),
-        (TaskState.REJECTED, None, State.REJECTED, "rejected"),
+        (TaskState.FAILED, "no luck", "no luck"),
+        (TaskState.FAILED, None, "execution failed"),
+        (TaskState.REJECTED, "not today", "not today"),
+        (TaskState.REJECTED, None, "rejected"),
     ],
 )
-async def test_a_failed_or_rejected_task_says_why(
-    doing: Any, state: TaskState, text: str | None, expected: State, said: str
-) -> None:
-    async def work(told: Any) -> None:
-        await told.status(state, text)
+async def test_a_failed_or_rejected_task_says_why(doing: Any, state: TaskState, text: str | None, shown: str) -> None:
+    async def work(reporter: Any) -> None:
+        await reporter.status(state, text)
 
     task = await answer_of(doing(work))
-    assert (task.state, task.error) == (expected, said)
+    assert (task.state, task.error) == (state.to_model(), shown)
 
 
 async def test_a_whole_task_counts_with_its_artifacts_and_its_status(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        context = told.context
+    async def work(reporter: Any) -> None:
+        context = reporter.context
         begun = Task(context.task_id, context.context_id, TaskStatus(TaskState.SUBMITTED))
         await context.queue.enqueue(begun)
         result = Artifact("a", (TextPart("x"),))
@@ -267,37 +250,27 @@ async def test_a_whole_task_counts_with_its_artifacts_and_its_status(doing: Any)
 
 
 async def test_ids_an_executor_makes_up_do_not_reach_the_task(doing: Any) -> None:
-    async def work(told: Any) -> None:
+    async def work(reporter: Any) -> None:
         artifact = Artifact("a", (TextPart("x"),))
-        await told.context.queue.enqueue(TaskArtifactUpdateEvent("other", "context", artifact))
+        await reporter.context.queue.enqueue(TaskArtifactUpdateEvent("other", "context", artifact))
         status = TaskStatus(TaskState.COMPLETED)
-        await told.context.queue.enqueue(TaskStatusUpdateEvent("other", "context", status, final=True))
+        await reporter.context.queue.enqueue(TaskStatusUpdateEvent("other", "context", status, final=True))
 
-    async with connected(doing(work)) as connection:
-        events = [
-            record.event
-            async for batch in connection.open_stream(Operation.STREAM, request(), None)
-            for record in batch
-        ]
+    events = await events_of(doing(work))
     assert {event.task_id for event in events[1:]} == {events[0].id}
 
 
-@pytest.mark.parametrize(
-    ("state", "waiting"),
-    [(TaskState.INPUT_REQUIRED, State.INPUT_REQUIRED), (TaskState.AUTH_REQUIRED, State.AUTH_REQUIRED)],
-)
-async def test_a_question_parks_the_task_and_the_answer_runs_the_executor_again(
-    doing: Any, state: TaskState, waiting: State
-) -> None:
-    async def work(told: Any) -> None:
-        if told.context.task is None:
-            await told.status(state, "which?")
+@pytest.mark.parametrize("state", [TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED])
+async def test_a_question_parks_the_task_and_the_answer_runs_the_executor_again(doing: Any, state: TaskState) -> None:
+    async def work(reporter: Any) -> None:
+        if reporter.context.task is None:
+            await reporter.status(state, "which?")
 
     executor = doing(work)
     async with Client(Agent("x", run=run_of(executor))) as client:
         asked = await client.send("first")
         assert isinstance(asked, ModelTask)
-        assert (asked.state, asked.question) == (waiting, "which?")
+        assert (asked.state, asked.question) == (state.to_model(), "which?")
         answered = await client.send("second", task=asked)
     assert answered.state is State.COMPLETED
     [_, (context, task_id)] = executor.executed
@@ -307,10 +280,10 @@ async def test_a_question_parks_the_task_and_the_answer_runs_the_executor_again(
 
 
 async def test_a_question_without_words_still_asks_and_shows_its_data(doing: Any) -> None:
-    async def work(told: Any) -> None:
+    async def work(reporter: Any) -> None:
         message = Message(Role.AGENT, (DataPart({"form": 1}),))
         status = TaskStatus(TaskState.INPUT_REQUIRED, message)
-        await told.context.queue.enqueue(TaskStatusUpdateEvent("t", "c", status))
+        await reporter.context.queue.enqueue(TaskStatusUpdateEvent("t", "c", status))
 
     task = await answer_of(doing(work))
     assert task.status.message is not None
@@ -322,10 +295,10 @@ async def test_a_question_without_words_still_asks_and_shows_its_data(doing: Any
 
 @pytest.mark.requirement("S2-102")
 async def test_an_executor_that_crashes_fails_its_task_and_nothing_else(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        if told.context.message.text == "boom":
+    async def work(reporter: Any) -> None:
+        if reporter.context.message.text == "boom":
             raise RuntimeError("secret")
-        await told.status(TaskState.COMPLETED, "well")
+        await reporter.status(TaskState.COMPLETED, "well")
 
     async with Client(Agent("x", run=run_of(doing(work)))) as client:
         crashed = await client.send("boom")
@@ -337,7 +310,7 @@ async def test_an_executor_that_crashes_fails_its_task_and_nothing_else(doing: A
 
 
 async def test_an_executor_may_return_its_failure(doing: Any) -> None:
-    async def work(told: Any) -> Any:
+    async def work(reporter: Any) -> Any:
         return ("error", "no luck")
 
     task = await answer_of(doing(work))
@@ -345,37 +318,37 @@ async def test_an_executor_may_return_its_failure(doing: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["ok", ("ok", None), ("ok",)])
-async def test_whatever_else_an_executor_returns_is_no_failure(doing: Any, value: Any) -> None:
-    async def work(told: Any) -> Any:
+async def test_other_return_values_of_an_executor_are_no_failure(doing: Any, value: Any) -> None:
+    async def work(reporter: Any) -> Any:
         return value
 
     assert (await answer_of(doing(work))).state is State.COMPLETED
 
 
-async def test_what_was_said_before_a_crash_is_kept(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        await told.artifact("a", "x")
+async def test_artifacts_from_before_a_crash_are_kept(doing: Any) -> None:
+    async def work(reporter: Any) -> None:
+        await reporter.artifact("a", "x")
         raise RuntimeError
 
     task = await answer_of(doing(work))
     assert (task.state, task.artifacts[0].text) == (State.FAILED, "x")
 
 
-async def test_the_end_an_executor_has_said_stands_whatever_it_does_then(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        await told.status(TaskState.COMPLETED, "well")
-        await told.status(TaskState.FAILED, "late")
+async def test_the_first_final_status_of_an_executor_stands(doing: Any) -> None:
+    async def work(reporter: Any) -> None:
+        await reporter.status(TaskState.COMPLETED, "well")
+        await reporter.status(TaskState.FAILED, "late")
         raise RuntimeError("later")
 
     task = await answer_of(doing(work))
     assert (task.state, task.text) == (State.COMPLETED, "well")
 
 
-async def test_an_executor_may_tidy_up_after_it_has_said_the_end(doing: Any) -> None:
+async def test_an_executor_may_clean_up_after_its_final_status(doing: Any) -> None:
     tidied: list[bool] = []
 
-    async def work(told: Any) -> None:
-        await told.status(TaskState.COMPLETED)
+    async def work(reporter: Any) -> None:
+        await reporter.status(TaskState.COMPLETED)
         for _ in range(10):
             await asyncio.sleep(0)
         tidied.append(True)
@@ -384,35 +357,27 @@ async def test_an_executor_may_tidy_up_after_it_has_said_the_end(doing: Any) -> 
     assert tidied == [True]
 
 
-async def test_something_that_is_no_event_fails_the_task(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        await told.context.queue.enqueue("not an event")
-        await asyncio.Event().wait()
-
-    with pytest.raises(InvalidAgentResponse, match="a str, which is no event"):
-        await answer_of(doing(work))
-
-
-async def test_something_that_is_no_event_fails_the_task_of_an_executor_that_goes_on(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        with suppress(InvalidAgentResponse):
-            await told.context.queue.enqueue("not an event")
-        await told.status(TaskState.COMPLETED)
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_something_that_is_no_event_fails_the_task(doing: Any, goes_on: bool) -> None:
+    async def work(reporter: Any) -> None:
+        with suppress(InvalidAgentResponse) if goes_on else nullcontext():
+            await reporter.context.queue.enqueue("not an event")
+        await reporter.status(TaskState.COMPLETED)
 
     with pytest.raises(InvalidAgentResponse, match="a str, which is no event"):
         await answer_of(doing(work))
 
 
 async def test_an_executor_that_cancels_itself_fails_its_task(doing: Any) -> None:
-    async def work(told: Any) -> None:
+    async def work(reporter: Any) -> None:
         raise asyncio.CancelledError
 
     assert (await answer_of(doing(work))).state is State.FAILED
 
 
-async def test_a_canceled_status_nobody_asked_for_fails_the_task(doing: Any) -> None:
-    async def work(told: Any) -> None:
-        await told.status(TaskState.CANCELED)
+async def test_a_canceled_status_without_a_cancel_fails_the_task(doing: Any) -> None:
+    async def work(reporter: Any) -> None:
+        await reporter.status(TaskState.CANCELED)
 
     task = await answer_of(doing(work))
     assert (task.state, task.error) == (State.FAILED, "canceled by the agent")
@@ -424,12 +389,12 @@ async def test_the_queue_is_closed_however_the_executor_ends(doing: Any, end: st
     queues = EventQueues()
     seen: list[Any] = []
 
-    async def work(told: Any) -> None:
-        seen.append((told.context.queue, queues.lookup(told.context.task_id)))
+    async def work(reporter: Any) -> None:
+        seen.append((reporter.context.queue, queues.lookup(reporter.context.task_id)))
         if end == "crash":
             raise RuntimeError
         if end == "ask":
-            await told.status(TaskState.INPUT_REQUIRED, "which?")
+            await reporter.status(TaskState.INPUT_REQUIRED, "which?")
 
     async with connected(doing(work), queues=queues) as connection:
         await connection.perform(Operation.SEND, request())
@@ -445,18 +410,18 @@ async def test_nothing_can_be_enqueued_once_the_executor_has_returned(doing: Any
     outcomes: list[Any] = []
     background: set[asyncio.Task[None]] = set()
 
-    async def work(told: Any) -> None:
+    async def work(reporter: Any) -> None:
         returned = asyncio.Event()
 
         async def go_on_behind_its_back() -> None:
             await returned.wait()
             artifact = Artifact("late", (TextPart("late"),))
-            update = TaskArtifactUpdateEvent(told.context.task_id, told.context.context_id, artifact)
-            outcomes.append(await told.context.queue.enqueue(update))
+            update = TaskArtifactUpdateEvent(reporter.context.task_id, reporter.context.context_id, artifact)
+            outcomes.append(await reporter.context.queue.enqueue(update))
 
         background.add(asyncio.create_task(go_on_behind_its_back()))
         if end == "ask":
-            await told.status(TaskState.INPUT_REQUIRED, "which?")
+            await reporter.status(TaskState.INPUT_REQUIRED, "which?")
         await asyncio.sleep(0)
         returned.set()  # wakes it at the next step of the loop, when this has returned
         if end == "crash":
@@ -473,16 +438,16 @@ async def test_canceling_a_task_calls_cancel_and_then_stops_the_work(doing: Any)
     order: list[str] = []
     begun = asyncio.Event()
 
-    async def work(told: Any) -> None:
+    async def work(reporter: Any) -> None:
         begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             order.append("stopped")
 
-    async def cancel(told: Any) -> None:
+    async def cancel(reporter: Any) -> None:
         order.append("canceled")
-        await told.status(TaskState.CANCELED)
+        await reporter.status(TaskState.CANCELED)
 
     executor = doing(work, cancel)
     queues = EventQueues()
@@ -503,11 +468,11 @@ async def test_canceling_a_task_calls_cancel_and_then_stops_the_work(doing: Any)
 async def test_a_cancel_that_fails_does_not_keep_the_task(doing: Any, how: str, caplog: Any) -> None:
     begun = asyncio.Event()
 
-    async def work(told: Any) -> None:
+    async def work(reporter: Any) -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    async def cancel(told: Any) -> Any:
+    async def cancel(reporter: Any) -> Any:
         if how == "raises":
             raise RuntimeError
         return ("error", "busy")
@@ -527,7 +492,7 @@ async def test_a_cancel_that_fails_does_not_keep_the_task(doing: Any, how: str, 
 async def test_a_server_that_stops_does_not_call_cancel(doing: Any) -> None:
     begun = asyncio.Event()
 
-    async def work(told: Any) -> None:
+    async def work(reporter: Any) -> None:
         begun.set()
         await asyncio.Event().wait()
 
@@ -536,18 +501,3 @@ async def test_a_server_that_stops_does_not_call_cancel(doing: Any) -> None:
         await connection.perform(Operation.SEND, request(return_immediately=True))
         await begun.wait()
     assert executor.canceled == []
-
-
-async def test_the_task_is_there_before_the_executor_says_anything(doing: Any) -> None:
-    begun = asyncio.Event()
-
-    async def work(told: Any) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    async with connected(doing(work)) as connection:
-        task = await connection.perform(Operation.SEND, request(return_immediately=True))
-        assert isinstance(task, ModelTask)
-        await begun.wait()
-        answer = await connection.service.cancel(CallContext(), CancelTaskRequest(task.id))
-    assert answer.result.state is State.CANCELED

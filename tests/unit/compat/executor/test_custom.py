@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 URL = "https://hooks.example.com/a2a"
+MESSAGE: dict[str, Any] = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
 HOOK = {"url": URL, "id": "p", "token": "T0K3N", "authentication": {"schemes": ["Bearer"], "credentials": "S3CR3T"}}
 CONFIG = PushConfig(URL, "p", "T0K3N", PushAuthInfo(("Bearer",), "S3CR3T"))
 
@@ -119,35 +120,37 @@ class OwnSender:
     """A push sender of the user's own, which writes down what it sends."""
 
     def __init__(self) -> None:
-        self.came: list[tuple[Task, PushConfig]] = []
+        self.sent_tasks: list[tuple[Task, PushConfig]] = []
         self.news = asyncio.Condition()
         self.trouble: Callable[[], Any] = lambda: None
 
     async def send(self, task: Task, config: PushConfig) -> Any:
         async with self.news:
-            self.came.append((task, config))
+            self.sent_tasks.append((task, config))
             self.news.notify_all()
         return self.trouble()
 
     @property
     def states(self) -> list[str]:
-        return [task.status.state.value for task, _ in self.came]
+        return [task.status.state.value for task, _ in self.sent_tasks]
 
     async def wait(self, condition: Callable[[], bool]) -> None:
         async with self.news:
             await asyncio.wait_for(self.news.wait_for(condition), 10)
 
 
-async def work(told: Any) -> None:
-    await told.artifact("a", "x", last_chunk=True)
-    await told.status(TaskState.COMPLETED)
+async def work(reporter: Any) -> None:
+    await reporter.artifact("a", "x", last_chunk=True)
+    await reporter.status(TaskState.COMPLETED)
 
 
-async def ask_first(told: Any) -> None:
-    if told.context.task is None:
-        await told.status(TaskState.INPUT_REQUIRED, "which?")
+async def ask_first(reporter: Any) -> None:
+    if reporter.context.task is None:
+        await reporter.status(TaskState.INPUT_REQUIRED, "which?")
     else:
-        await told.status(TaskState.COMPLETED, f"{told.context.task.history[1].text} {told.context.message.text}")
+        await reporter.status(
+            TaskState.COMPLETED, f"{reporter.context.task.history[1].text} {reporter.context.message.text}"
+        )
 
 
 def code(answer: dict[str, Any]) -> int:
@@ -185,7 +188,7 @@ async def test_a_task_is_read_from_the_users_store(calling: Any, echo: Any, make
 
 @pytest.mark.requirement("S2-94")
 @pytest.mark.parametrize("make", [OwnTasks, AsyncTasks])
-async def test_the_next_handler_goes_on_with_what_the_store_has(calling: Any, doing: Any, make: type[OwnTasks]) -> None:
+async def test_another_handler_continues_the_tasks_of_the_store(calling: Any, doing: Any, make: type[OwnTasks]) -> None:
     own = make()
     first = await calling(doing(ask_first), task_store=own).send("first")
     assert first["status"]["state"] == "input-required"
@@ -197,7 +200,7 @@ async def test_the_next_handler_goes_on_with_what_the_store_has(calling: Any, do
 
 
 @pytest.mark.requirement("S2-94")
-async def test_tasks_may_be_in_a_database_of_ones_own(calling: Any, doing: Any, tmp_path: Path) -> None:
+async def test_tasks_may_be_in_a_custom_database(calling: Any, doing: Any, tmp_path: Path) -> None:
     class Database:
         def __init__(self) -> None:
             self.connection = sqlite3.connect(tmp_path / "own.db", isolation_level=None)
@@ -241,7 +244,7 @@ async def test_a_task_is_saved_before_its_executor_is_called(calling: Any, doing
     own = OwnTasks()
     found: list[list[str]] = []
 
-    async def look(told: Any) -> None:
+    async def look(reporter: Any) -> None:
         found.append(own.saved.copy())
 
     await calling(doing(look), task_store=own).send("hi")
@@ -251,8 +254,8 @@ async def test_a_task_is_saved_before_its_executor_is_called(calling: Any, doing
 async def test_a_message_to_a_working_task_is_saved_in_its_history(calling: Any, doing: Any) -> None:
     own, go = OwnTasks(), asyncio.Event()
 
-    async def wait(told: Any) -> None:
-        await told.status(TaskState.WORKING, "begun")
+    async def wait(reporter: Any) -> None:
+        await reporter.status(TaskState.WORKING, "begun")
         await go.wait()
 
     caller = calling(doing(wait), task_store=own)
@@ -272,15 +275,14 @@ async def test_a_save_that_fails_is_an_error_and_nothing_is_executed(
     def explode(task: Task) -> Any:
         raise OSError("/secret/path is full")
 
-    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
     own.trouble = explode
-    answer = await caller.ask("message/send", message=message)
+    answer = await caller.ask("message/send", message=MESSAGE)
     assert code(answer) == -32000
     assert answer["error"]["message"] == "the task store failed to save: the log says why"
     assert "secret" not in json.dumps(answer)
     assert "/secret/path is full" in caplog.text
     own.trouble = lambda _: ("error", "quota exceeded")
-    answer = await caller.ask("message/send", message=message)
+    answer = await caller.ask("message/send", message=MESSAGE)
     assert (code(answer), answer["error"]["message"]) == (-32000, "the task store failed to save: quota exceeded")
     assert echo.executed == []
     own.trouble = lambda _: None
@@ -294,9 +296,8 @@ async def test_a_save_that_cancels_itself_has_failed(calling: Any, echo: Any) ->
         raise asyncio.CancelledError
 
     own.trouble = cancel
-    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
     async with asyncio.timeout(10):
-        answer = await calling(echo, task_store=own).ask("message/send", message=message)
+        answer = await calling(echo, task_store=own).ask("message/send", message=MESSAGE)
     assert answer["error"]["message"] == "the task store failed to save: it was cancelled"
 
 
@@ -305,8 +306,7 @@ async def test_a_save_that_fails_during_the_work_fails_the_task(calling: Any, do
     own, clock = OwnTasks(), Clock()
     own.trouble = lambda task: ("error", "quota exceeded") if task.artifacts else None
     caller = calling(doing(work), task_store=own, clock=clock)
-    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
-    answer = await caller.ask("message/send", message=message)
+    answer = await caller.ask("message/send", message=MESSAGE)
     assert answer["error"]["message"] == "the task store failed to save: quota exceeded"
     [task_id] = own.tasks
     assert own.tasks[task_id].status.state is TaskState.WORKING
@@ -386,8 +386,8 @@ async def test_a_handler_that_is_closed_has_saved_everything(doing: Any) -> None
 
     own, begun = Slow(), asyncio.Event()
 
-    async def wait(told: Any) -> None:
-        await told.artifact("a", "x", last_chunk=True)
+    async def wait(reporter: Any) -> None:
+        await reporter.artifact("a", "x", last_chunk=True)
         begun.set()
 
     handler = RequestHandler(doing(wait), task_store=own)
@@ -403,22 +403,19 @@ async def test_a_handler_that_is_closed_has_saved_everything(doing: Any) -> None
 
 
 def with_hook() -> dict[str, Any]:
-    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
-    return {"message": message, "configuration": {"blocking": True, "pushNotificationConfig": HOOK}}
+    return {"message": MESSAGE, "configuration": {"blocking": True, "pushNotificationConfig": HOOK}}
 
 
 @pytest.mark.requirement("S2-55")
 @pytest.mark.parametrize("has_own_configs", [False, True])
-async def test_a_sender_of_ones_own_gets_every_state_of_the_task(
-    calling: Any, doing: Any, has_own_configs: bool
-) -> None:
+async def test_a_custom_sender_gets_every_state_of_the_task(calling: Any, doing: Any, has_own_configs: bool) -> None:
     sender, configs = OwnSender(), OwnConfigs() if has_own_configs else None
     caller = calling(doing(work), push_sender=sender, push_config_store=configs)
     task = (await caller.ask("message/send", **with_hook()))["result"]
     await sender.wait(lambda: "completed" in sender.states)
     assert sender.states == ["working", "completed"]
-    assert [(sent.id, config) for sent, config in sender.came] == [(task["id"], CONFIG)] * 2
-    assert sender.came[-1][0].to_map() == task
+    assert [(sent.id, config) for sent, config in sender.sent_tasks] == [(task["id"], CONFIG)] * 2
+    assert sender.sent_tasks[-1][0].to_map() == task
 
 
 @pytest.mark.requirement("S2-55")
@@ -437,7 +434,7 @@ async def test_a_sender_that_fails_is_called_again(
     caller = calling(doing(work), push_sender=sender, clock=clock)
     with caplog.at_level("INFO"):
         await caller.ask("message/send", **with_hook())
-        await sender.wait(lambda: len(sender.came) == 1)
+        await sender.wait(lambda: len(sender.sent_tasks) == 1)
         sender.trouble = lambda: None
         while "completed" not in sender.states:
             await clock.advance(60)
@@ -447,23 +444,23 @@ async def test_a_sender_that_fails_is_called_again(
 
 @pytest.mark.requirement("S2-55")
 async def test_a_push_sender_with_another_send_is_called(calling: Any, echo: Any) -> None:
-    came: asyncio.Queue[Task] = asyncio.Queue()
+    sent_tasks: asyncio.Queue[Task] = asyncio.Queue()
 
     class Recording(PushSender):
         async def send(self, task: Task, config: PushConfig) -> Any:
-            await came.put(task)
+            await sent_tasks.put(task)
             return "ok"
 
     caller = calling(echo, push_sender=Recording(allow=["127.0.0.1"]))
     hook = with_hook()
     hook["configuration"]["pushNotificationConfig"] = {"url": "http://127.0.0.1:9/"}
     await caller.ask("message/send", **hook)
-    assert (await came.get()).status.state is TaskState.WORKING
-    assert (await came.get()).status.state is TaskState.COMPLETED
+    assert (await sent_tasks.get()).status.state is TaskState.WORKING
+    assert (await sent_tasks.get()).status.state is TaskState.COMPLETED
 
 
 @pytest.mark.requirement("S2-56", "S2-94", "S2-42")
-async def test_the_methods_for_webhooks_call_the_store_of_ones_own(calling: Any, doing: Any) -> None:
+async def test_the_methods_for_webhooks_call_a_custom_store(calling: Any, doing: Any) -> None:
     configs = OwnConfigs()
     caller = calling(doing(ask_first), push_sender=OwnSender(), push_config_store=configs)
     task_id = (await caller.send("hi"))["id"]
@@ -491,7 +488,7 @@ async def test_the_methods_for_webhooks_call_the_store_of_ones_own(calling: Any,
 
 
 @pytest.mark.requirement("S2-56", "S2-94")
-async def test_a_webhook_that_comes_with_a_message_is_set_too(calling: Any, doing: Any) -> None:
+async def test_a_webhook_of_a_message_is_stored_too(calling: Any, doing: Any) -> None:
     configs = OwnConfigs()
     caller = calling(doing(work), push_sender=OwnSender(), push_config_store=configs)
     task = (await caller.ask("message/send", **with_hook()))["result"]
@@ -508,15 +505,15 @@ async def test_nothing_is_sent_to_a_webhook_that_the_store_no_longer_has(calling
     configs.configs[task["id"]] = {"p": moved}
     await caller.send("second", taskId=task["id"])
     await sender.wait(lambda: "completed" in sender.states)
-    assert sender.came[-1][1] == moved
+    assert sender.sent_tasks[-1][1] == moved
     other = (await caller.ask("message/send", **with_hook()))["result"]
-    await sender.wait(lambda: sender.came[-1][0].id == other["id"] and sender.states[-1] == "input-required")
+    await sender.wait(lambda: sender.sent_tasks[-1][0].id == other["id"] and sender.states[-1] == "input-required")
     configs.configs.clear()
-    sent = len(sender.came)
+    sent = len(sender.sent_tasks)
     await caller.send("second", taskId=other["id"])
     async with asyncio.timeout(10):
         await configs.misses.get()
-    assert len(sender.came) == sent
+    assert len(sender.sent_tasks) == sent
 
 
 @pytest.mark.requirement("S2-56", "S2-94")
@@ -543,6 +540,12 @@ async def test_a_message_whose_webhook_cannot_be_set_starts_nothing(calling: Any
     assert echo.executed == []
 
 
+async def call(exchange: Any, app: Any, method: str, caller: str = "", **params: Any) -> Any:
+    """The answer of an app to one request of JSON-RPC."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    return (await exchange(app, "POST", "/", body, caller).whole()).json()
+
+
 # -- Agent.from_executor ---------------------------------------------------------------------------------------------
 
 
@@ -562,13 +565,12 @@ async def test_an_agent_made_of_an_executor_uses_them_too(exchange: Any) -> None
     tasks, configs, sender = OwnTasks(), OwnConfigs(), OwnSender()
     agent = Agent.from_executor(Pieces(), task_store=tasks, push_config_store=configs, push_sender=sender)
     app = agent.app(store="memory:", drain=0)
-    request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": with_hook()}
-    task = (await exchange(app, "POST", "/", json.dumps(request).encode()).whole()).json()["result"]
+    task = (await call(exchange, app, "message/send", **with_hook()))["result"]
     assert tasks.saved == ["submitted", "working", "working", "completed"]
     assert tasks.tasks[task["id"]].to_map() == task
     assert configs.calls[0] == ("set", task["id"], CONFIG)
     await sender.wait(lambda: "completed" in sender.states)
-    assert sender.came[-1][0].to_map() == task
+    assert sender.sent_tasks[-1][0].to_map() == task
     await app.stop()
 
 
@@ -597,9 +599,7 @@ async def test_many_tasks_at_once_are_saved_each_in_its_order(exchange: Any, tmp
     app = Agent.from_executor(Pieces(), task_store=own).app(store=f"sqlite:///{tmp_path / 'tasks.db'}", drain=0)
 
     async def send(number: int) -> Any:
-        message = {"role": "user", "messageId": f"m{number}", "parts": [{"kind": "text", "text": "hi"}]}
-        request = {"jsonrpc": "2.0", "id": number, "method": "message/send", "params": {"message": message}}
-        return (await exchange(app, "POST", "/", json.dumps(request).encode()).whole()).json()["result"]
+        return (await call(exchange, app, "message/send", message=MESSAGE | {"messageId": f"m{number}"}))["result"]
 
     tasks = await asyncio.gather(*map(send, range(30)))
     assert histories == {task["id"]: ["submitted", "working", "working", "completed"] for task in tasks}
@@ -619,18 +619,14 @@ async def test_a_task_that_a_crash_interrupted_is_saved_as_failed(exchange: Any,
 
     own, path = OwnTasks(), tmp_path / "tasks.db"
     crashed = Agent.from_executor(Endless(), name="a", task_store=own).app(store=f"sqlite:///{path}", drain=0)
-    params = with_hook() | {"configuration": {"blocking": False}}
-    request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
-    task = (await exchange(crashed, "POST", "/", json.dumps(request).encode()).whole()).json()["result"]
+    task = (await call(exchange, crashed, "message/send", message=MESSAGE, configuration={"blocking": False}))["result"]
     await begun.wait()
     await crashed.stop()
     assert own.tasks[task["id"]].status.state is TaskState.WORKING
     after = Agent.from_executor(Endless(), name="a", task_store=own).app(store=f"sqlite:///{path}", drain=0)
     await after.start()
     assert own.tasks[task["id"]].status.state is TaskState.FAILED
-    read = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": task["id"]}}
-    answer = (await exchange(after, "POST", "/", json.dumps(read).encode()).whole()).json()
-    assert answer["result"] == own.tasks[task["id"]].to_map()
+    assert (await call(exchange, after, "tasks/get", id=task["id"]))["result"] == own.tasks[task["id"]].to_map()
     await after.stop()
 
 
@@ -639,10 +635,9 @@ async def test_a_task_that_another_process_works_on_is_left_to_it(exchange: Any,
     own.tasks["t"] = Task(
         "t", "c", TaskStatus(TaskState.WORKING), history=(Message(Role.USER, (TextPart("hi"),), "m"),)
     )
-    read = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "t"}}).encode()
     for _ in range(2):
         app = Agent.from_executor(Pieces(), task_store=own).app(store=f"sqlite:///{tmp_path / 'tasks.db'}")
-        answer = (await exchange(app, "POST", "/", read).whole()).json()
+        answer = await call(exchange, app, "tasks/get", id="t")
         assert answer["result"]["status"]["state"] == "working"
         await app.stop()
     assert own.saved == []
@@ -651,9 +646,8 @@ async def test_a_task_that_another_process_works_on_is_left_to_it(exchange: Any,
 async def test_a_task_that_only_the_store_has_belongs_to_callers_without_a_name(exchange: Any) -> None:
     tasks = OwnTasks()
     tasks.tasks["t"] = Task("t", "c", TaskStatus(TaskState.COMPLETED))
-    request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "t"}}).encode()
     app = Agent.from_executor(Pieces(), task_store=tasks).app(store="memory:")
-    found = (await exchange(app, "POST", "/", request).whole()).json()
+    found = await call(exchange, app, "tasks/get", id="t")
     assert found["result"] == tasks.tasks["t"].to_map() | {"history": []}
     await app.stop()
 
@@ -661,8 +655,7 @@ async def test_a_task_that_only_the_store_has_belongs_to_callers_without_a_name(
         return User("ann")
 
     named = Agent.from_executor(Pieces(), task_store=tasks).app(store="memory:", auth=as_ann)
-    answer = (await exchange(named, "POST", "/", request).whole()).json()
-    assert code(answer) == -32001
+    assert code(await call(exchange, named, "tasks/get", id="t")) == -32001
     await named.stop()
 
 
@@ -675,18 +668,13 @@ async def test_a_task_stays_its_caller_s_when_only_the_store_has_it(exchange: An
         name = request.headers.get("authorization", "")
         return User(name) if name else None
 
-    async def ask(app: Any, caller: str, method: str, **params: Any) -> Any:
-        request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
-        return (await exchange(app, "POST", "/", request, caller).whole()).json()
-
     def serve() -> Any:
         return Agent.from_executor(Pieces(), name="a", task_store=tasks).app(store="memory:", auth=named)
 
     before, after = serve(), serve()
-    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
-    task = (await ask(before, "ann", "message/send", message=message))["result"]
+    task = (await call(exchange, before, "message/send", "ann", message=MESSAGE))["result"]
     assert "metadata" not in task
     await before.stop()
-    assert code(await ask(after, "bob", "tasks/get", id=task["id"])) == -32001
-    assert (await ask(after, "ann", "tasks/get", id=task["id"]))["result"] == task
+    assert code(await call(exchange, after, "tasks/get", "bob", id=task["id"])) == -32001
+    assert (await call(exchange, after, "tasks/get", "ann", id=task["id"]))["result"] == task
     await after.stop()

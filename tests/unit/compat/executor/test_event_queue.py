@@ -50,7 +50,7 @@ async def test_a_subscriber_that_subscribes_again_gets_nothing_twice() -> None:
     assert queue.subscribers == 2
 
 
-async def test_a_subscriber_hears_only_what_is_said_after_it_came() -> None:
+async def test_a_subscriber_receives_only_later_events() -> None:
     queue = EventQueue("t")
     await queue.enqueue(event("before"))
     subscription = queue.subscribe()
@@ -67,7 +67,7 @@ async def test_closing_twice_is_closing_once() -> None:
     assert queue.closed
 
 
-async def test_done_is_told_when_the_queue_is_closed() -> None:
+async def test_done_returns_when_the_queue_is_closed() -> None:
     queue = EventQueue("t")
     waiting = asyncio.create_task(queue.done())
     await asyncio.sleep(0)
@@ -77,7 +77,7 @@ async def test_done_is_told_when_the_queue_is_closed() -> None:
 
 
 @pytest.mark.requirement("S2-23")
-async def test_nothing_can_be_said_or_heard_after_the_end() -> None:
+async def test_a_closed_queue_takes_no_events_and_no_subscribers() -> None:
     queue = EventQueue("t")
     queue.close()
     assert await queue.enqueue(event("late")) == ("error", "not_found")
@@ -127,14 +127,14 @@ async def test_a_subscriber_of_a_handler_holds_its_executor_back_and_one_that_le
 ) -> None:
     sent: list[int] = []
     subscribed, full, one_more = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    said = {QUEUE_LIMIT: full, QUEUE_LIMIT + 1: one_more}
+    thresholds = {QUEUE_LIMIT: full, QUEUE_LIMIT + 1: one_more}
 
-    async def work(told: Any) -> None:
+    async def work(reporter: Any) -> None:
         await subscribed.wait()
         for number in range(3 * QUEUE_LIMIT):
-            await told.artifact("a", "x", append=number > 0)
+            await reporter.artifact("a", "x", append=number > 0)
             sent.append(number)
-            said.get(len(sent), subscribed).set()
+            thresholds.get(len(sent), subscribed).set()
 
     caller = calling(doing(work))
     task = await caller.send("hi", blocking=False)
@@ -164,7 +164,7 @@ async def test_closing_lets_an_executor_go_that_waits_for_room() -> None:
 
 
 @pytest.mark.requirement("S2-93")
-async def test_a_subscriber_whose_task_was_cancelled_is_removed() -> None:
+async def test_a_subscriber_is_removed_when_its_task_is_cancelled() -> None:
     queue = EventQueue("t")
     subscribed = asyncio.Event()
 

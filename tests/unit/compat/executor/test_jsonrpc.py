@@ -97,7 +97,7 @@ def test_a_body_that_is_not_json_is_a_parse_error(body: bytes | str) -> None:
         ({"id": True}, "invalid request id"),
     ],
 )
-def test_what_is_no_request_is_refused_with_its_reason(members: dict[str, Any], message: str) -> None:
+def test_an_invalid_request_is_refused_with_its_reason(members: dict[str, Any], message: str) -> None:
     assert decode_request(request_text(**members)) == ("error", Error(ErrorType.INVALID_REQUEST, message))
 
 
@@ -149,11 +149,11 @@ def test_every_type_has_its_code_and_every_code_its_type(type: str, code: int) -
 
 @pytest.mark.requirement("S2-81")
 @pytest.mark.parametrize("code", [0, -32099, 500])
-def test_a_code_nobody_knows_is_internal(code: int) -> None:
+def test_an_unknown_code_is_internal(code: int) -> None:
     assert error_type(code) is ErrorType.INTERNAL
 
 
-def test_a_type_nobody_knows_has_no_code() -> None:
+def test_an_unknown_type_has_no_code() -> None:
     with pytest.raises(ValueError, match="nonsense"):
         error_code("nonsense")
 

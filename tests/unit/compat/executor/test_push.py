@@ -25,7 +25,6 @@ from dragoman.compat.executor import (
 from dragoman.model.error import ConfigError
 from dragoman.stores.sqlite.store import SqliteStore
 
-SECONDS = 10
 HOOK = PushConfig("https://hooks.example.com/in", token="T0K3N", authentication=PushAuthInfo(("Basic",), "S3CR3T"))
 TASK = Task("t", "c", TaskStatus(TaskState.INPUT_REQUIRED))
 
@@ -136,7 +135,7 @@ async def test_what_cannot_be_posted_is_a_reason_and_no_exception() -> None:
 
 
 @pytest.mark.requirement("S2-42")
-async def test_what_callers_register_is_in_the_store_and_what_is_in_the_store_they_read(echo: Any) -> None:
+async def test_callers_and_the_store_see_the_same_webhooks(echo: Any) -> None:
     async with RequestHandler(echo, push_sender=PushSender()) as handler:
         assert handler.push_configs is not None
         await handler.task_store.save(TASK)
@@ -197,9 +196,9 @@ async def test_a_handler_takes_the_two_parts_that_the_document_lists(
     options = {"task_store": tasks} if shared else {}
     caller = calling(echo, push_config_store=configs, push_sender=sender, **options)
     assert caller.handler.push_configs is configs
-    said = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
+    message = {"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]}
     configuration = {"pushNotificationConfig": {"id": "p", "url": receiver.url, "token": "T0K3N"}}
-    task = (await caller.ask("message/send", message=said, configuration=configuration))["result"]
+    task = (await caller.ask("message/send", message=message, configuration=configuration))["result"]
     assert await configs.list(task["id"]) == ("ok", (PushConfig(receiver.url, "p", "T0K3N"),))
     delivery = (await asyncio.to_thread(receiver.wait))[-1]
     assert (delivery.headers["x-a2a-notification-token"], delivery.json["id"]) == ("T0K3N", task["id"])

@@ -83,7 +83,7 @@ async def test_a_deleted_task_is_gone_and_the_others_are_not(store: TaskStore) -
 
 
 @pytest.mark.requirement("S2-22")
-async def test_deleting_what_is_not_there_is_no_mistake(store: TaskStore) -> None:
+async def test_deleting_a_missing_entry_is_no_error(store: TaskStore) -> None:
     assert await store.delete("t") == "ok"
 
 
@@ -148,7 +148,7 @@ async def test_a_task_with_bytes_that_are_no_base64_is_not_saved(store: TaskStor
     assert await store.get("t") == ("error", "not_found")
 
 
-async def test_a_time_nobody_can_read_is_kept_as_it_is(store: TaskStore) -> None:
+async def test_an_unreadable_time_is_kept_as_it_is(store: TaskStore) -> None:
     task = replace(SUBMITTED, status=TaskStatus(TaskState.WORKING, timestamp="yesterday"))
     await store.save(task)
     assert await store.get("t") == ("ok", task)

@@ -126,7 +126,7 @@ def test_another_scheme_port_or_host_is_another_agent(other: str) -> None:
     assert refused(budget, "s", TWO).limit == "agents"
 
 
-def test_what_is_no_base_url_is_not_counted() -> None:
+def test_an_invalid_base_url_is_not_counted() -> None:
     budget = SessionBudget(clock=Clock())
     with pytest.raises(CannotConnect, match="not a base URL"):
         budget.take("s", "nowhere")
@@ -160,7 +160,7 @@ def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
 # -- memory --------------------------------------------------------------------------------------------------------
 
 
-def test_sessions_are_bounded_and_the_one_not_heard_of_for_longest_is_forgotten() -> None:
+def test_sessions_are_bounded_and_the_least_recently_used_is_forgotten() -> None:
     budget = SessionBudget(clock=Clock())
     budget.take("first", ONE)
     budget.take("second", ONE)
@@ -238,7 +238,7 @@ async def test_a_call_beyond_the_budget_is_not_sent(stub: Any) -> None:
     assert (await invoke_remote_agent(server.url, "hi", budget=budget, session="t", clock=clock)).success
 
 
-async def test_what_is_not_sent_for_another_reason_costs_nothing(stub: Any) -> None:
+async def test_a_call_refused_for_another_reason_costs_nothing(stub: Any) -> None:
     server, clock = await stub(lambda _: DONE), Clock()
     budget = SessionBudget(max_calls=1, clock=clock)
     refusals: list[dict[str, Any]] = [{"depth": 4}, {"guard": True}, {"message": "\ud800"}, {"base_url": "nowhere"}]

@@ -26,7 +26,7 @@ async def test_depth_and_source_are_passed_on(stub: Any, depth: int) -> None:
     assert params == {"message": "hi", "timeoutMs": 300_000, "depth": depth, "sourceAgent": "fox"}
 
 
-async def test_who_says_nothing_of_itself_sends_nothing_of_it(stub: Any) -> None:
+async def test_depth_and_source_are_sent_only_if_given(stub: Any) -> None:
     server = await stub(lambda _: DONE)
     await invoke_remote_agent(server.url, "hi")
     assert set(server.seen[0].json["params"]) == {"message", "timeoutMs"}
@@ -38,7 +38,7 @@ async def test_a_call_deeper_than_three_is_not_sent(stub: Any) -> None:
     assert server.seen == []
 
 
-async def test_a_program_that_is_an_agent_passes_on_the_depth_it_was_told(
+async def test_a_program_that_is_an_agent_passes_on_the_depth_of_its_environment(
     stub: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = await stub(lambda _: DONE)
@@ -61,7 +61,7 @@ async def test_the_environment_sets_the_depth(stub: Any, monkeypatch: pytest.Mon
     assert await invoke_remote_agent(server.url, "hi", depth=4) == TOO_DEEP
 
 
-async def test_the_other_sides_limit_is_told_in_its_words(stub: Any) -> None:
+async def test_the_limit_of_the_other_side_is_reported_in_its_words(stub: Any) -> None:
     server = await stub(lambda _: ({"error": "Rate limit exceeded"}, 429))
     result = await invoke_remote_agent(server.url, "hi", depth=1, source_agent="fox")
     assert result.error == 'Submit failed: HTTP 429 — {"error": "Rate limit exceeded"}'

@@ -25,17 +25,12 @@ PUBLIC = "8.8.8.8"
 CARD: dict[str, Any] = {"name": "fox", "version": "1"}
 DONE = {"id": "t1", "state": "completed", "messages": []}
 
+# All spellings of all addresses are in tests/unit/net/test_guard.py.
 BLOCKED = [
-    "http://localhost:3000", "http://LOCALHOST.", "http://a.localhost", "http://127.0.0.1:3000", "http://127.8.9.10",
-    "http://0.0.0.0", "http://10.0.0.1", "http://172.16.0.1", "http://172.31.255.255", "http://192.168.1.1",
-    "http://169.254.1.1", "http://169.254.169.254", "http://100.64.0.1", "http://100.127.255.255",
-    "http://2130706433", "http://0x7f000001", "http://0x7f.0.0.1", "http://0177.0.0.1", "http://017700000001",
-    "http://127.1", "http://0x08080808", "http://134744072", "http://printer.local", "http://db.internal",
-    "http://metadata.google.internal", "http://[::1]", "http://[::]", "http://[fe80::1]", "http://[fd00::1]",
-    "http://[::ffff:127.0.0.1]", "http://[::ffff:7f00:1]", "http://[64:ff9b::7f00:1]", "http://[2002:7f00:1::]",
-    "ftp://8.8.8.8", "file:///etc/passwd", "gopher://8.8.8.8", "javascript:alert(1)", "http://someone:secret@8.8.8.8",
-    "//8.8.8.8", "http://", "",
-]  # fmt: skip
+    *("http://localhost:3000", "http://127.0.0.1:3000", "http://10.0.0.1", "http://169.254.169.254", "http://[::1]"),
+    *("http://[::ffff:127.0.0.1]", "http://2130706433", "http://0x7f000001", "http://127.1", "http://db.internal"),
+    *("ftp://8.8.8.8", "file:///etc/passwd", "javascript:alert(1)", "http://someone:secret@8.8.8.8", "//8.8.8.8", ""),
+]
 
 
 class Names(AbstractResolver):
@@ -125,7 +120,7 @@ async def test_without_a_guard_this_machine_is_called(stub: Any, guard: bool | N
     assert (await invoke_remote_agent(server.url, "hi", guard=guard)).success
 
 
-async def test_a_guard_of_ones_own_allows_what_it_was_told_to(stub: Any) -> None:
+async def test_a_custom_guard_allows_what_it_lists(stub: Any) -> None:
     server = await stub(lambda seen: CARD if "well-known" in seen.path else DONE)
     guard = AddressGuard(["127.0.0.1"])
     assert await fetch_agent_card(server.url, guard=guard) == CARD

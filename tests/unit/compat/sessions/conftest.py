@@ -1,4 +1,4 @@
-"""A process manager that does what a test says, and nothing else."""
+"""The functions of sessions on time that stands still, with programs that do what a test says."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.session_programs import SessionPrograms
 
 from dragoman.compat.sessions import TaskDeps, clear_task_store, handle_task_get, handle_task_send
 from dragoman.testing import Clock
@@ -15,26 +16,11 @@ SECONDS = 10  # what hangs fails, long before the suite's own limit
 AGENT = {"id": "a1", "name": "Ada", "defaultProjectId": "p1"}
 
 
-class Programs:
-    """Only `subscribe` and `start_process`: whatever else is asked of it fails the test."""
-
-    def __init__(self) -> None:
-        self._callbacks: dict[str, list[Callable[[str, Any], Any]]] = {}
-        self._started: list[tuple[Any, str, dict[str, Any]]] = []
-
-    def subscribe(self, session_id: str, callback: Callable[[str, Any], Any]) -> Callable[[], None]:
-        self._callbacks.setdefault(session_id, []).append(callback)
-        return lambda: self._callbacks[session_id].remove(callback)
-
-    def start_process(self, session: Any, prompt: str, **options: Any) -> None:
-        self._started.append((session, prompt, options))
-
-
 class Bench:
     """The functions under test with everything they need, on time that stands still."""
 
     def __init__(self) -> None:
-        self.programs = Programs()
+        self.programs = SessionPrograms()
         self.clock = Clock()
         self.agents: list[Any] = [AGENT]
         self.deps = TaskDeps(self.programs, lambda: self.agents, clock=self.clock)
@@ -42,12 +28,12 @@ class Bench:
     @property
     def started(self) -> list[tuple[Any, str, dict[str, Any]]]:
         """Session, prompt and options of every program that was started."""
-        return self.programs._started
+        return self.programs.started
 
     @property
     def listening(self) -> int:
         """How many callbacks are subscribed."""
-        return sum(map(len, self.programs._callbacks.values()))
+        return self.programs.listening
 
     async def send(self, message: str = "Hello", **params: Any) -> dict[str, Any]:
         async with asyncio.timeout(SECONDS):
@@ -55,8 +41,7 @@ class Bench:
 
     def emit(self, task: dict[str, Any], kind: str, **members: Any) -> None:
         """Let something happen in the session of a task."""
-        for callback in tuple(self.programs._callbacks.get(task["sessionId"], ())):
-            callback(task["sessionId"], {"type": kind, **members})
+        self.programs.emit(task["sessionId"], type=kind, **members)
 
     def says(self, task: dict[str, Any], content: Any) -> None:
         self.emit(task, "assistant", message={"content": content})

@@ -111,16 +111,16 @@ class Database:
         (None, "Counts"),
     ],
 )
-def test_a_persona_tells_of_its_archetype_unless_that_says_nothing(persona: Any, description: str) -> None:
+def test_the_description_names_the_archetype_of_a_persona(persona: Any, description: str) -> None:
     assert build_agent_card_for_agent({**AGENT, "persona": persona})["description"] == description
 
 
 @pytest.mark.requirement("S3-58", "S3-59")
-def test_bundles_of_skills_are_told_and_the_database_knows_what_the_agent_does_not_say() -> None:
+def test_the_description_lists_skill_bundles_and_the_database_fills_what_the_agent_lacks() -> None:
     bundles = {**AGENT, "skillBundles": ["a", "b"]}
     assert build_agent_card_for_agent(bundles)["description"] == "Counts | Skills: a, b"
-    told = "Counts | Archetype: scholar of a1 | Skills: research, writing"
-    assert build_agent_card_for_agent(AGENT, db=Database())["description"] == told
+    description = "Counts | Archetype: scholar of a1 | Skills: research, writing"
+    assert build_agent_card_for_agent(AGENT, db=Database())["description"] == description
 
 
 def _skills(card: dict[str, Any]) -> list[str]:

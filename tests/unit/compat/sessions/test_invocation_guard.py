@@ -111,7 +111,7 @@ def test_each_agent_has_its_own_rate() -> None:
             guard.admit(name, 0)
 
 
-def test_nobody_uses_up_the_rate_of_another_callers_agent() -> None:
+def test_the_rate_of_an_agent_is_counted_per_caller() -> None:
     guard = InvocationGuard(Clock())
     for caller in ("mallory", "victim"):
         for _ in range(5):
@@ -147,7 +147,7 @@ def test_zero_a_minute_is_any_number() -> None:
     assert len(guard) == 0
 
 
-def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
+def test_a_clock_that_is_set_back_locks_no_agent() -> None:
     clock = SettableClock()
     guard = InvocationGuard(clock)
     begin(guard, 5)
@@ -173,7 +173,7 @@ def test_agents_that_rest_are_forgotten() -> None:
     assert len(guard) == 2
 
 
-def test_of_too_many_agents_those_who_were_not_seen_for_longest_are_forgotten() -> None:
+def test_the_least_recently_seen_agents_are_forgotten_when_there_are_too_many() -> None:
     guard = InvocationGuard(Clock())
     begin(guard, 4, "early")
     begin(guard, 5, "often")
@@ -211,9 +211,7 @@ def test_without_variables_the_defaults_hold(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.parametrize("wrong", ["many", "-1", "2.5", "1e3", "0x3", "٣", "9" * 5000, "3 4"])
-def test_a_value_that_is_no_number_is_told_to_the_log_and_not_used(
-    wrong: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_value_that_is_no_number_is_logged_and_ignored(wrong: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "dragoman.server"):
         assert limit_of({"A2A_MAX_DEPTH": wrong}, "A2A_MAX_DEPTH", 3) == 3
     (record,) = caplog.records

@@ -16,7 +16,7 @@ from dragoman.model.task import Artifact, Task, TaskStatus
 REQUIRED = "Validation failed: : message is required (either at top-level or inside params)"
 
 
-def said(role: Role, text: str) -> Message:
+def message_of(role: Role, text: str) -> Message:
     return Message("m", role, (Part(text=text),))
 
 
@@ -66,7 +66,7 @@ def test_a_task_has_five_minutes_by_default() -> None:
         ([], "Validation failed: : the body must be a JSON object"),
     ],
 )
-def test_a_wrong_body_is_told_with_the_field_that_is_wrong(body: object, text: str) -> None:
+def test_the_error_of_a_wrong_body_names_the_field(body: object, text: str) -> None:
     with pytest.raises(InvalidBody) as caught:
         parse_task_request(body)
     assert caught.value.message == text
@@ -84,7 +84,7 @@ def test_the_limits_of_the_time_limit_may_be_asked_for(given: int) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'{"message": "\\ud800"}'])
-def test_what_is_no_json_is_told_so(body: bytes) -> None:
+def test_a_body_that_is_no_json_is_refused(body: bytes) -> None:
     with pytest.raises(ParseError, match=r"^Invalid JSON body$"):
         parse_body(body)
 
@@ -119,8 +119,8 @@ def test_messages_are_the_user_s_then_one_for_each_artifact_then_the_last_words(
         Artifact("2", (Part(data={"three": 3}),)),
         Artifact("3", (Part(raw=b"no words"),)),
     )
-    history = (said(Role.USER, "Hi"), said(Role.AGENT, "What?"), said(Role.USER, "That"))
-    task = shown(State.FAILED, said(Role.AGENT, "broke"), artifacts=artifacts, history=history)
+    history = (message_of(Role.USER, "Hi"), message_of(Role.AGENT, "What?"), message_of(Role.USER, "That"))
+    task = shown(State.FAILED, message_of(Role.AGENT, "broke"), artifacts=artifacts, history=history)
     assert [(message["role"], message["parts"]) for message in task["messages"]] == [
         ("user", [{"type": "text", "text": "Hi"}]),
         ("user", [{"type": "text", "text": "That"}]),
@@ -131,7 +131,7 @@ def test_messages_are_the_user_s_then_one_for_each_artifact_then_the_last_words(
 
 
 def test_what_an_agent_says_of_its_progress_is_no_message() -> None:
-    assert shown(State.WORKING, said(Role.AGENT, "thinking"))["messages"] == []
+    assert shown(State.WORKING, message_of(Role.AGENT, "thinking"))["messages"] == []
 
 
 @pytest.mark.parametrize(
@@ -139,5 +139,5 @@ def test_what_an_agent_says_of_its_progress_is_no_message() -> None:
 )
 def test_a_closing_message_follows_the_answer_unless_it_repeats_it(closing: str, texts: list[str]) -> None:
     answer = Artifact("a", (Part(text="one two"),))
-    task = shown(State.COMPLETED, said(Role.AGENT, closing), artifacts=(answer,))
+    task = shown(State.COMPLETED, message_of(Role.AGENT, closing), artifacts=(answer,))
     assert [message["parts"][0]["text"] for message in task["messages"]] == texts

@@ -86,7 +86,7 @@ def test_what_a_version_does_not_have_is_not_sent() -> None:
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_result_is_read_and_what_is_none_is_said() -> None:
+def test_a_result_is_read_and_anything_else_is_a_bad_response() -> None:
     task = codec_of("lf.a2a.v1").encode("Task", {"id": "t1", "status": {"state": "TASK_STATE_WORKING"}})
     body = write_message(task) + write_trailers({"grpc-status": "0"})
     assert binding().read_result(Operation.GET, 200, {}, body).id == "t1"  # pyright: ignore

@@ -103,7 +103,7 @@ async def test_the_list_has_every_service() -> None:
         }  # fmt: skip
 
 
-async def test_who_watches_is_told_of_each_change_and_of_nothing_else() -> None:
+async def test_a_watch_reports_each_change_and_nothing_else() -> None:
     async with served_health() as health:
         watches = [health.watch(name) for name in ("", SERVICE)]
         assert [status_of(await watch.read()) for watch in watches] == ["SERVING", "SERVING"]
@@ -116,7 +116,7 @@ async def test_who_watches_is_told_of_each_change_and_of_nothing_else() -> None:
         assert [status_of(await watch.read()) for watch in watches] == ["SERVING", "SERVING"]
 
 
-async def test_one_look_serves_all_who_watch_and_nobody_looks_when_nobody_watches() -> None:
+async def test_one_check_serves_all_watches_and_none_runs_without_a_watch() -> None:
     async with served_health() as health:
         watches = [health.watch("") for _ in range(5)]
         for watch in watches:
@@ -133,7 +133,7 @@ async def test_one_look_serves_all_who_watch_and_nobody_looks_when_nobody_watche
         assert health.looks == looks
 
 
-async def test_who_watches_a_service_that_is_not_there_is_told_so_and_may_wait_for_it() -> None:
+async def test_a_watch_of_an_unknown_service_says_so_and_stays_open() -> None:
     async with served_health() as health:
         watch = health.watch("later.Service")
         assert status_of(await watch.read()) == "SERVICE_UNKNOWN"
