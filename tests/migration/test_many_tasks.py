@@ -40,8 +40,8 @@ class Mover:
             process.communicate()
             self.killed.append(reached)
         ended = await asyncio.to_thread(self._dragoman, "migrate", str(self._file), self._url, *options)
-        assert ended.code == 0, ended.err
-        return ended.out + ended.err
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout + ended.stderr
 
     async def _until(self, process: subprocess.Popen[str], table: str, row: int) -> str:
         """Wait until so many rows of a table, or of a later one, are committed."""

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from migration.comparer import compare_users, compared_stores
 from migration.filled_file import FilledFile, read
-from migration.programs import SECRET, Dragoman
+from migration.programs import Dragoman
 from migration.travel import LATER, build_agent
 from postgres_server import database
+from support.command import SECRET
 from support.webhook_receiver import WebhookReceiver
 
 from dragoman import Client
@@ -72,13 +73,15 @@ def assert_equal(filled: FilledFile, url: str) -> None:
 
 def test_everything_is_moved_and_counted(dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str) -> None:
     ended = dragoman("migrate", "tasks.db", empty_postgres_url)
-    assert ended.code == 0, ended.err
-    counts = {name.strip(): (file, stored) for name, file, stored in re.findall(r"(.+?) {2,}(\d+) +(\d+)", ended.out)}
+    assert ended.returncode == 0, ended.stderr
+    counts = {
+        name.strip(): (file, stored) for name, file, stored in re.findall(r"(.+?) {2,}(\d+) +(\d+)", ended.stdout)
+    }
     assert all(file == stored for file, stored in counts.values())
     assert counts["tasks"] == ("53", "53")
     assert {"submitted", "working", "drafts", "dedupe keys", "webhooks", "API keys", "mileage"} <= counts.keys()
-    assert "every record was compared" in ended.err
-    assert "1 text had a NUL" in ended.err
+    assert "every record was compared" in ended.stderr
+    assert "1 text had a NUL" in ended.stderr
     assert_equal(filled, empty_postgres_url)
     rows = database(empty_postgres_url, "SELECT task, miles, note FROM mileage ORDER BY task")
     assert rows == [(-1, 3_000_000_000, "far"), (2, 0, None)], "the table of a plug-in that is not there"
@@ -87,7 +90,7 @@ def test_everything_is_moved_and_counted(dragoman: Dragoman, filled: FilledFile,
 def test_a_server_goes_on_where_the_one_on_the_file_has_stopped(
     dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str, receiver: WebhookReceiver
 ) -> None:
-    assert dragoman("migrate", "sqlite:///tasks.db", empty_postgres_url).code == 0
+    assert dragoman("migrate", "sqlite:///tasks.db", empty_postgres_url).returncode == 0
     settings: dict[str, Any] = {"secret": SECRET, "push_allow": "127.0.0.1", "drain": 0}
     receiver.answer = 200
     with LATER.opened(), served(build_agent(), store=empty_postgres_url, **settings) as url:
@@ -164,7 +167,7 @@ def test_attempts_of_runs_that_may_be_repeated_go_on_and_the_keys_may_stay_the_s
             )
         file.commit()
     ended = dragoman("migrate", "tasks.db", empty_postgres_url)
-    assert (ended.code, "cookies" in ended.err) == (0, False)
+    assert (ended.returncode, "cookies" in ended.stderr) == (0, False)
     with LATER.opened(), served(build_agent(), store=empty_postgres_url, secret=secret, drain=0) as url:
         report = asyncio.run(_wait(url, filled.tasks["report"].id))
     assert report.state is State.FAILED
@@ -184,11 +187,11 @@ def test_conversations_with_programs_go_to_the_node_that_gets_their_folders(
     folder = filled.path.with_name("tasks.db.sessions") / session_id(Scope("travel", "", ""), context)
     folder.mkdir(parents=True)
     refused = dragoman("migrate", "tasks.db", empty_postgres_url)
-    assert refused.code == 2
-    assert "--node NAME" in refused.err
+    assert refused.returncode == 2
+    assert "--node NAME" in refused.stderr
     ended = dragoman("migrate", "tasks.db", empty_postgres_url, "--node", "one")
-    assert ended.code == 0, ended.err
-    assert f"move {folder.parent} to .dragoman/" in ended.err
+    assert ended.returncode == 0, ended.stderr
+    assert f"move {folder.parent} to .dragoman/" in ended.stderr
     homes = "SELECT context_id, home, state IS NOT NULL FROM contexts WHERE home IS NOT NULL"
     assert database(empty_postgres_url, homes) == [(context, "one", True)]
 
@@ -196,20 +199,20 @@ def test_conversations_with_programs_go_to_the_node_that_gets_their_folders(
 def test_a_file_of_an_older_version_is_moved(dragoman: Dragoman, tmp_path: Path, empty_postgres_url: str) -> None:
     shutil.copy(GOLDEN, tmp_path / "old.db")
     ended = dragoman("migrate", "old.db", empty_postgres_url)
-    assert ended.code == 0, ended.err
+    assert ended.returncode == 0, ended.stderr
     assert read(backup_of(tmp_path / "old.db"), "PRAGMA user_version") == [(7,)], "it is as the file was"
     assert database(empty_postgres_url, "SELECT count(*) FROM tasks") == read(GOLDEN, "SELECT count(*) FROM tasks")
 
 
 def test_no_server_uses_the_file_any_more(dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str) -> None:
-    assert dragoman("migrate", "tasks.db", empty_postgres_url).code == 0
+    assert dragoman("migrate", "tasks.db", empty_postgres_url).returncode == 0
     for words in (("serve", "dragoman.examples.demo", "--port", "0"), ("users", "add", "zoe", "--no-password")):
         ended = dragoman(*words, "--store", "sqlite:///tasks.db")
-        assert ended.code == 2
-        assert "was moved to PostgreSQL by `dragoman migrate`" in ended.err
-    assert "warn  moved" in dragoman("doctor", "--store", "sqlite:///tasks.db").out
+        assert ended.returncode == 2
+        assert "was moved to PostgreSQL by `dragoman migrate`" in ended.stderr
+    assert "warn  moved" in dragoman("doctor", "--store", "sqlite:///tasks.db").stdout
     backup = backup_of(filled.path)
-    assert dragoman("users", "add", "zoe", "--no-password", "--store", f"sqlite:///{backup.name}").code == 0
+    assert dragoman("users", "add", "zoe", "--no-password", "--store", f"sqlite:///{backup.name}").returncode == 0
 
 
 # -- interrupted -------------------------------------------------------------------------------------------------------
@@ -219,7 +222,7 @@ def test_no_server_uses_the_file_any_more(dragoman: Dragoman, filled: FilledFile
 def stopped_at_notes(dragoman: Dragoman, url: str) -> Iterator[Any]:
     """A migration that has copied the events and cannot go on, because somebody has locked the notes."""
     database(url, "SELECT")
-    assert dragoman("users", "list", "--store", url).code == 0, "it creates the tables"
+    assert dragoman("users", "list", "--store", url).returncode == 0, "it creates the tables"
     loop = asyncio.new_event_loop()
     holder = loop.run_until_complete(connect(url))
     loop.run_until_complete(holder.execute("BEGIN; LOCK TABLE notes IN EXCLUSIVE MODE"))
@@ -249,12 +252,12 @@ def test_a_migration_that_was_killed_goes_on_and_all_is_equal(
         process.send_signal(signal.SIGKILL)
         process.communicate()
     ended = dragoman("serve", "dragoman.examples.demo", "--port", "0", "--store", empty_postgres_url)
-    assert ended.code == 2
-    assert f"{filled.path} is being moved into it, or that was interrupted" in ended.err
+    assert ended.returncode == 2
+    assert f"{filled.path} is being moved into it, or that was interrupted" in ended.stderr
     ended = dragoman("migrate", "tasks.db", empty_postgres_url)
-    assert ended.code == 0, ended.err
-    assert "continuing after 249 events" in ended.err
-    assert "backup:" not in ended.err
+    assert ended.returncode == 0, ended.stderr
+    assert "continuing after 249 events" in ended.stderr
+    assert "backup:" not in ended.stderr
     assert_equal(filled, empty_postgres_url)
 
 
@@ -271,8 +274,8 @@ def test_ctrl_c_says_how_to_go_on_and_a_file_that_was_changed_then_does_not(
         file.execute("DELETE FROM notes")
         file.commit()
     ended = dragoman("migrate", "tasks.db", empty_postgres_url)
-    assert ended.code == 2
-    assert "changed since" in ended.err
+    assert ended.returncode == 2
+    assert "changed since" in ended.stderr
 
 
 def test_a_migration_that_was_complete_marks_the_file(
@@ -281,7 +284,7 @@ def test_a_migration_that_was_complete_marks_the_file(
     with SqliteExport(filled.path).opened() as source:
         source.begin()
         fingerprint = source.fingerprint
-    assert dragoman("migrate", "tasks.db", empty_postgres_url).code == 0
+    assert dragoman("migrate", "tasks.db", empty_postgres_url).returncode == 0
     # As if it had been killed before the mark.
     backup_of(filled.path).replace(filled.path)
     with SqliteExport(filled.path).opened() as source:
@@ -289,19 +292,19 @@ def test_a_migration_that_was_complete_marks_the_file(
         database(empty_postgres_url, f"UPDATE moved_stores SET fingerprint = '{source.fingerprint}'", "SELECT")
         assert source.fingerprint != fingerprint
     ended = dragoman("migrate", "tasks.db", empty_postgres_url)
-    assert (ended.code, "there is nothing to do" in ended.err) == (0, True)
+    assert (ended.returncode, "there is nothing to do" in ended.stderr) == (0, True)
     assert read(filled.path, "SELECT count(*) FROM meta WHERE key = 'moved_ms'") == [(1,)]
 
 
 def test_a_file_that_was_moved_is_not_moved_again(
     dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str, postgres_url: str
 ) -> None:
-    assert dragoman("migrate", "tasks.db", empty_postgres_url).code == 0
+    assert dragoman("migrate", "tasks.db", empty_postgres_url).returncode == 0
     ended = dragoman("migrate", "tasks.db", empty_postgres_url)
-    assert (ended.code, "there is nothing to do" in ended.err) == (0, True), ended.err
+    assert (ended.returncode, "there is nothing to do" in ended.stderr) == (0, True), ended.stderr
     # Into another database it may, perhaps because the first one is lost.
     ended = dragoman("migrate", "tasks.db", postgres_url)
-    assert (ended.code, "this file was moved before" in ended.err) == (0, True), ended.err
+    assert (ended.returncode, "this file was moved before" in ended.stderr) == (0, True), ended.stderr
 
 
 class Interrupted(Exception):
@@ -382,7 +385,7 @@ def test_what_cannot_be_moved_is_refused_before_anything_changes(
     def refused(text: str, *words: str) -> None:
         with subtests.test(text):
             ended = dragoman("migrate", *words)
-            assert (ended.code, text in ended.err) == (2, True), ended.err
+            assert (ended.returncode, text in ended.stderr) == (2, True), ended.stderr
             assert not list(filled.path.parent.glob("*.backup"))
             untouched = "SELECT (SELECT count(*) FROM tasks), to_regclass('moved_stores')::text"
             assert database(postgres_url, untouched) == [(0, None)]
@@ -424,5 +427,5 @@ def test_a_difference_is_found_and_the_database_stays_unfinished(
         "SELECT",
     )
     ended = dragoman("migrate", "tasks.db", postgres_url)
-    assert (ended.code, TAMPERED[what] in ended.err) == (1, True), ended.err
-    assert "incomplete" in dragoman("users", "list", "--store", postgres_url).err
+    assert (ended.returncode, TAMPERED[what] in ended.stderr) == (1, True), ended.stderr
+    assert "incomplete" in dragoman("users", "list", "--store", postgres_url).stderr

@@ -55,7 +55,7 @@ def installed(folder: Path, origin: dict[str, Any] | None) -> PathDistribution:
         (None, "dragoman[adk,mcp]", False),  # only what came from an index has no direct_url.json
     ],
 )
-def test_a_copy_is_extended_from_where_it_came(
+def test_a_copy_is_extended_from_its_own_source(
     tmp_path: Path, origin: dict[str, Any] | None, expected: str, editable: bool
 ):
     found = find_installation(tmp_path / "site-packages" / "dragoman", installed(tmp_path, origin))

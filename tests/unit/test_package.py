@@ -8,21 +8,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from support.imported import packages_after
 
 ROOT = Path(__file__).parents[2]
-
-
-def modules_after(code: str) -> set[str]:
-    """The top-level modules a fresh interpreter has loaded after some code."""
-    script = f"{code}\nimport sys\nprint(' '.join({{name.partition('.')[0] for name in sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
-    return set(done.stdout.split())
 
 
 @pytest.mark.requirement("S2-34")
 def test_serving_and_calling_need_neither_grpc_nor_protobuf(tmp_path: Path) -> None:
     database = tmp_path / "tasks.db"
-    loaded = modules_after(
+    loaded = packages_after(
         "import asyncio\n"
         "from dragoman import Agent, Client\n"
         "from dragoman.testing import served\n"
@@ -42,7 +36,7 @@ def test_serving_and_calling_need_neither_grpc_nor_protobuf(tmp_path: Path) -> N
 
 @pytest.mark.requirement("S2-92")
 def test_writing_an_agent_needs_no_http_package() -> None:
-    loaded = modules_after(
+    loaded = packages_after(
         "from dragoman import Agent, Context, Failed\n"
         "agent = Agent('a', description='d')\n"
         "@agent.skill\n"
@@ -53,7 +47,7 @@ def test_writing_an_agent_needs_no_http_package() -> None:
 
 
 def test_the_package_itself_is_nearly_nothing_until_it_is_used() -> None:
-    loaded = modules_after("import dragoman")
+    loaded = packages_after("import dragoman")
     assert not loaded & {"asyncio", "msgspec", "sqlite3", "click"}
 
 

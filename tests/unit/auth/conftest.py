@@ -12,6 +12,7 @@ from urllib.parse import unquote_plus
 
 import pytest
 from aiohttp import web
+from support.web_app import serving
 
 from dragoman.auth.outbound.choose import credential_of
 from dragoman.dialects.cards.card import read_card
@@ -116,6 +117,26 @@ class Call:
         return self.site.arrived[-1]
 
 
+class Time:
+    """Passes when somebody waits for it, or when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.pauses: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
 @pytest.fixture
 async def http() -> AsyncIterator[AioClient]:
     client = AioClient()
@@ -129,16 +150,8 @@ async def open_site() -> AsyncIterator[Callable[[], Any]]:
 
         async def opened() -> Site:
             site = Site()
-            app = web.Application()
-            app.router.add_post("/agent", site.agent)
-            app.router.add_post("/token", site.token)
-            app.router.add_post("/refresh", site.token)
-            app.router.add_post("/device", site.code)
-            runner = web.AppRunner(app, access_log=None)
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            site.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            routes = {"/agent": site.agent, "/token": site.token, "/refresh": site.token, "/device": site.code}
+            site.url = await stack.enter_async_context(serving(web.post(*route) for route in routes.items()))
             return site
 
         yield opened

@@ -45,7 +45,7 @@ async def test_without_a_card_a_string_is_a_bearer_token(call: Any):
     assert sent(await call("abc")) == {"Authorization": "Bearer abc"}
 
 
-async def test_a_string_with_its_scheme_before_it_is_told_unseen(call: Any):
+async def test_a_string_with_its_scheme_before_it_is_refused_without_being_shown(call: Any):
     with pytest.raises(AuthError, match="without `Bearer`") as caught:
         await call("Bearer hush")
     assert "hush" not in str(caught.value)
@@ -154,7 +154,7 @@ async def test_a_list_is_sent_together(call: Any, card: Any):
     assert sent(arrived) == {"Authorization": "Bearer abc", "key": "k"}
 
 
-async def test_a_list_may_hold_one_string_beside_a_certificate(card: Any):
+async def test_a_list_may_hold_one_string_beside_a_certificate():
     several = credential_of([MutualTLS("cert.pem"), "abc"])
     assert several is not None
     assert "MutualTLS" in repr(several)
@@ -235,7 +235,7 @@ async def test_a_function_is_called_for_every_request_and_after_a_401(call: Any)
 
 
 @pytest.mark.parametrize("answer", [None, b"hush", "", "hush\n", 7])
-async def test_what_a_function_answers_wrongly_is_told_unseen(answer: Any, call: Any):
+async def test_a_wrong_result_of_a_function_is_an_error_that_does_not_show_it(answer: Any, call: Any):
     with pytest.raises(AuthError, match="answer of the function") as caught:
         await call(lambda card, scheme: answer)
     assert "hush" not in str(caught.value)
@@ -249,7 +249,7 @@ async def test_a_function_asked_for_a_password_must_give_the_user_too(call: Any,
 
 
 @pytest.mark.parametrize(("scheme", "text"), [(TLS, "MutualTLS"), (DIGEST, "http digest")])
-async def test_what_no_function_can_give_is_told(scheme: Any, text: str, call: Any, card: Any):
+async def test_a_scheme_that_no_function_can_serve_is_an_error(scheme: Any, text: str, call: Any, card: Any):
     with pytest.raises(AuthError, match=text):
         await call(lambda card, scheme: "abc", card({"s": scheme}, ["s"]))
 

@@ -14,21 +14,6 @@ PENDING = (400, {"error": "authorization_pending"})
 SLOWER = (400, {"error": "slow_down"})
 
 
-class Time:
-    """Passes when somebody waits for it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.pauses: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    async def pause(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now += seconds
-
-
 def bearer(request: Any) -> str:
     return request.headers["Authorization"].removeprefix("Bearer ")
 
@@ -39,17 +24,12 @@ def scheme(**flow: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
 def prompts() -> list[Any]:
     return []
 
 
 @pytest.fixture
-def device(time: Time, prompts: list[Any]) -> DeviceCode:
+def device(time: Any, prompts: list[Any]) -> DeviceCode:
     return DeviceCode("me", prompt=lambda *words: prompts.append(words), _now=time, _pause=time.pause)
 
 
@@ -58,8 +38,8 @@ def theirs(card: Any) -> Any:
     return card({"d": scheme()}, ["d"])
 
 
-async def test_a_person_is_told_and_the_token_is_waited_for(
-    device: Any, call: Any, site: Any, theirs: Any, prompts: Any, time: Time
+async def test_the_user_is_prompted_and_the_token_is_polled_for(
+    device: Any, call: Any, site: Any, theirs: Any, prompts: Any, time: Any
 ):
     site.script = [PENDING, PENDING]
     assert bearer(await call(device, theirs)) == "t0ken-1"
@@ -75,25 +55,25 @@ async def test_a_person_is_told_and_the_token_is_waited_for(
     }
 
 
-async def test_the_interval_is_the_issuers_and_grows_when_it_says_so(
-    device: Any, call: Any, site: Any, theirs: Any, time: Time
+@pytest.mark.parametrize(
+    ("interval", "script", "pauses"),
+    [
+        (2, [PENDING, SLOWER, PENDING, (429, b""), PENDING], [2, 2, 7, 7, 12, 12]),
+        (5, [(503, b"busy"), (502, b""), PENDING], [5, 10, 20, 20]),
+    ],
+    ids=["asked to slow down", "in trouble"],
+)
+async def test_the_interval_is_the_issuers_and_grows_when_it_asks_for_that_or_is_in_trouble(
+    interval: int, script: list[Any], pauses: list[int], device: Any, call: Any, site: Any, theirs: Any, time: Any
 ):
-    site.device["interval"] = 2
-    site.script = [PENDING, SLOWER, PENDING, (429, b""), PENDING]
-    await call(device, theirs)
-    assert time.pauses == [2, 2, 7, 7, 12, 12]
-
-
-async def test_an_issuer_in_trouble_is_given_more_time_each_time(
-    device: Any, call: Any, site: Any, theirs: Any, time: Time
-):
-    site.script = [(503, b"busy"), (502, b""), PENDING]
+    site.device["interval"] = interval
+    site.script = [*script]
     assert bearer(await call(device, theirs)) == "t0ken-1"
-    assert time.pauses == [5, 10, 20, 20]
+    assert time.pauses == pauses
 
 
 async def test_a_connection_that_fails_while_waiting_does_not_end_the_wait(
-    device: Any, call: Any, site: Any, theirs: Any, time: Time
+    device: Any, call: Any, theirs: Any, time: Any
 ):
     class Flaky:
         """Cuts the first connection after the code was given."""
@@ -126,7 +106,7 @@ async def test_another_error_ends_the_wait_with_its_words(device: Any, call: Any
         await call(device, theirs)
 
 
-async def test_nobody_waits_longer_than_the_code_lives(device: Any, call: Any, site: Any, theirs: Any, time: Time):
+async def test_nobody_waits_longer_than_the_code_lives(device: Any, call: Any, site: Any, theirs: Any, time: Any):
     site.device["expires_in"] = 12
     site.script = [PENDING] * 100
     with pytest.raises(AuthError, match="in time"):
@@ -136,7 +116,7 @@ async def test_nobody_waits_longer_than_the_code_lives(device: Any, call: Any, s
 
 
 async def test_nobody_waits_for_ever_when_the_issuer_talks_nonsense(
-    device: Any, call: Any, site: Any, theirs: Any, time: Time
+    device: Any, call: Any, site: Any, theirs: Any, time: Any
 ):
     site.device |= {"expires_in": 1e300, "interval": 1e300}
     with pytest.raises(AuthError, match="in time"):
@@ -145,7 +125,7 @@ async def test_nobody_waits_for_ever_when_the_issuer_talks_nonsense(
 
 
 async def test_the_refresh_token_is_used_afterwards(
-    device: Any, call: Any, site: Any, theirs: Any, prompts: Any, time: Time
+    device: Any, call: Any, site: Any, theirs: Any, prompts: Any, time: Any
 ):
     site.gives_refresh = True
     assert bearer(await call(device, theirs)) == "t0ken-1"
@@ -191,7 +171,7 @@ async def test_many_at_once_ask_the_person_once(device: Any, call: Any, site: An
     assert len(prompts) == 1
 
 
-async def test_the_prompt_may_be_async_and_gets_the_complete_address(call: Any, site: Any, theirs: Any, time: Time):
+async def test_the_prompt_may_be_async_and_gets_the_complete_address(call: Any, site: Any, theirs: Any, time: Any):
     prompts: list[Any] = []
 
     async def prompt(*words: Any) -> None:
@@ -202,8 +182,8 @@ async def test_the_prompt_may_be_async_and_gets_the_complete_address(call: Any, 
     assert prompts == [("https://issuer.example/device", "ABCD-EFGH", "https://issuer.example/device?code=ABCD")]
 
 
-async def test_by_default_the_person_is_told_on_stderr(
-    call: Any, site: Any, theirs: Any, time: Time, capsys: pytest.CaptureFixture[str]
+async def test_the_default_prompt_is_written_to_stderr(
+    call: Any, site: Any, theirs: Any, time: Any, capsys: pytest.CaptureFixture[str]
 ):
     site.device["verification_uri_complete"] = "https://issuer.example/c"
     await call(DeviceCode("me", _now=time, _pause=time.pause), theirs)
@@ -251,7 +231,7 @@ async def test_a_card_cannot_lead_to_another_origin(
     assert other.forms == site.forms == []
 
 
-async def test_addresses_the_user_gives_may_be_anywhere(call: Any, open_site: Any, time: Time, site: Any):
+async def test_addresses_the_user_gives_may_be_anywhere(call: Any, open_site: Any, time: Any, site: Any):
     other = await open_site()
     auth = DeviceCode(
         "me",

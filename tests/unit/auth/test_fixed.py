@@ -71,7 +71,7 @@ async def test_a_location_alone_finds_its_name_on_the_card(call: Any, card: Any)
     assert (await call(ApiKey("k", location="cookie"), card(schemes, ["h"]))).cookies["session"] == "k"
 
 
-async def test_a_location_without_any_name_is_told(call: Any):
+async def test_a_location_without_any_name_is_an_error(call: Any):
     with pytest.raises(AuthError, match="pass name="):
         await call(ApiKey("k", location="query"))
 
@@ -159,7 +159,7 @@ async def test_a_header_carries_ascii_only_and_says_so(call: Any):
     assert "hüsh" not in str(caught.value)
 
 
-def test_a_token_with_its_scheme_before_it_is_told():
+def test_a_token_with_its_scheme_before_it_is_refused():
     with pytest.raises(ConfigError, match="without `Bearer`"):
         Bearer("Bearer abc")
 
@@ -187,7 +187,7 @@ async def test_a_card_cannot_make_a_key_into_another_kind_of_header(name: str, c
         (lambda: Cookie("v", name="a b"), "name of the cookie"),
     ],
 )
-def test_what_is_given_wrongly_is_told(make: Any, text: str):
+def test_wrong_arguments_are_refused_with_the_reason(make: Any, text: str):
     with pytest.raises(ConfigError) as caught:
         make()
     assert text in str(caught.value)

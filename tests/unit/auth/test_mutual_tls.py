@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 import trustme
 from aiohttp import web
 from cryptography.hazmat.primitives import serialization
+from support.web_app import serving
 
 from dragoman.auth import Bearer, MutualTLS
 from dragoman.auth.outbound.choose import credential_of
@@ -59,13 +60,8 @@ async def address(papers: Papers) -> AsyncIterator[str]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(papers.ca))
     context.verify_mode = ssl.CERT_REQUIRED
     papers.authority.issue_cert("127.0.0.1").configure_cert(context)
-    app = web.Application()
-    app.router.add_get("/", name)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    yield f"https://127.0.0.1:{runner.addresses[0][1]}/"
-    await runner.cleanup()
+    async with serving([web.get("/", name)], context) as url:
+        yield url
 
 
 async def get(address: str, auth: object, verify: bool | ssl.SSLContext | str = True) -> str:
@@ -82,20 +78,19 @@ async def get(address: str, auth: object, verify: bool | ssl.SSLContext | str = 
         await http.close()
 
 
-async def test_a_certificate_lets_the_caller_in(address: str, papers: Papers):
-    assert await get(address, MutualTLS(papers.cert, papers.key, ca=papers.ca)) == "the caller"
+GIVEN: dict[str, Callable[[Papers], tuple[MutualTLS, bool | str]]] = {
+    "two files": lambda papers: (MutualTLS(papers.cert, papers.key, ca=papers.ca), True),
+    "one file": lambda papers: (MutualTLS(str(papers.both), ca=str(papers.ca)), True),
+    "a key with a password": lambda papers: (MutualTLS(papers.cert, papers.locked, "hush", ca=papers.ca), True),
+    "authorities as verify": lambda papers: (MutualTLS(papers.both), str(papers.ca)),
+    "a server that need not be trusted": lambda papers: (MutualTLS(papers.both), False),
+}
 
 
-async def test_certificate_and_key_may_be_one_file(address: str, papers: Papers):
-    assert await get(address, MutualTLS(str(papers.both), ca=str(papers.ca))) == "the caller"
-
-
-async def test_a_password_opens_the_key(address: str, papers: Papers):
-    assert await get(address, MutualTLS(papers.cert, papers.locked, "hush", ca=papers.ca)) == "the caller"
-
-
-async def test_the_authorities_may_be_given_as_verify(address: str, papers: Papers):
-    assert await get(address, MutualTLS(papers.both), str(papers.ca)) == "the caller"
+@pytest.mark.parametrize("given", GIVEN)
+async def test_a_certificate_lets_the_caller_in(address: str, papers: Papers, given: str):
+    auth, verify = GIVEN[given](papers)
+    assert await get(address, auth, verify) == "the caller"
 
 
 async def test_the_authorities_may_be_a_folder(papers: Papers, tmp_path: Path):
@@ -106,10 +101,6 @@ async def test_a_context_of_ones_own_is_given_the_certificate(address: str, pape
     own = ssl.create_default_context(cafile=str(papers.ca))
     assert MutualTLS(papers.both).ssl_context(own) is own
     assert await get(address, MutualTLS(papers.both), own) == "the caller"
-
-
-async def test_a_server_that_need_not_be_trusted_is_still_shown_the_certificate(address: str, papers: Papers):
-    assert await get(address, MutualTLS(papers.both), False) == "the caller"
 
 
 async def test_a_certificate_does_not_make_the_server_trusted(address: str, papers: Papers):
@@ -135,7 +126,7 @@ async def test_a_request_without_tls_is_refused(papers: Papers, http: Any):
         await MutualTLS(papers.both).apply(HttpRequest("GET", "http://a.example/"), None, http)
 
 
-def test_files_that_are_wrong_are_told(papers: Papers, tmp_path: Path):
+def test_wrong_files_are_errors_with_the_reason(papers: Papers, tmp_path: Path):
     stranger = tmp_path / "stranger.pem"
     trustme.CA().issue_cert("x.example").private_key_pem.write_to_path(stranger)
     garbage = tmp_path / "garbage.pem"

@@ -28,12 +28,9 @@ def theirs(site: Any, card: Any) -> Any:
     return card({"o": scheme(site.url + "/token")}, ["o"])
 
 
-class Time:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def auth(time: Any) -> OAuth2:
+    return OAuth2(CLIENT, SECRET, _now=time)
 
 
 async def test_a_token_is_fetched_where_the_card_says_and_sent(call: Any, site: Any, theirs: Any):
@@ -46,9 +43,10 @@ async def test_an_address_relative_to_the_agent_is_understood(call: Any, card: A
     assert bearer(await call(OAuth2(CLIENT, SECRET), card({"o": scheme("/token")}, ["o"]))) == "t0ken-1"
 
 
-async def test_an_issuer_that_wants_the_secret_in_the_form_gets_it_so_from_then_on(call: Any, site: Any, theirs: Any):
+async def test_an_issuer_that_wants_the_secret_in_the_form_gets_it_so_from_then_on(
+    call: Any, site: Any, theirs: Any, auth: Any
+):
     site.accepts = {"body"}
-    auth = OAuth2(CLIENT, SECRET)
     assert bearer(await call(auth, theirs)) == "t0ken-1"
     assert ["client_secret" in form for form in site.forms] == [False, True]
     auth.reject()
@@ -76,34 +74,30 @@ async def test_the_secret_can_be_in_the_environment(call: Any, theirs: Any, monk
         await call(OAuth2(CLIENT, env="MY_SECRET"), theirs)
 
 
-async def test_the_token_is_kept_until_shortly_before_it_expires(call: Any, site: Any, theirs: Any):
-    time = Time()
-    auth = OAuth2(CLIENT, SECRET, _now=time)
-    tokens = []
-    for moment in (0, 3569, 3571, 3572):
+@pytest.mark.parametrize(
+    ("life", "moments", "tokens"),
+    [
+        (3600, (0, 3569, 3571, 3572), ["t0ken-1", "t0ken-1", "t0ken-2", "t0ken-2"]),
+        ("10", (0, 8.9, 9.1), ["t0ken-1", "t0ken-1", "t0ken-2"]),
+    ],
+    ids=["an hour", "a short life"],
+)
+async def test_a_token_is_kept_until_shortly_before_it_expires(
+    life: Any, moments: Any, tokens: list[str], call: Any, site: Any, theirs: Any, time: Any, auth: Any
+):
+    site.life = life
+    found = []
+    for moment in moments:
         time.now = 1000.0 + moment
-        tokens.append(bearer(await call(auth, theirs)))
-    assert tokens == ["t0ken-1", "t0ken-1", "t0ken-2", "t0ken-2"]
-
-
-async def test_a_short_token_is_still_used_for_most_of_its_life(call: Any, site: Any, theirs: Any):
-    site.life = "10"
-    time = Time()
-    auth = OAuth2(CLIENT, SECRET, _now=time)
-    tokens = []
-    for moment in (0, 8.9, 9.1):
-        time.now = 1000.0 + moment
-        tokens.append(bearer(await call(auth, theirs)))
-    assert tokens == ["t0ken-1", "t0ken-1", "t0ken-2"]
+        found.append(bearer(await call(auth, theirs)))
+    assert found == tokens
 
 
 @pytest.mark.parametrize("life", [None, "soon", [1], "inf", "nan"])
 async def test_a_token_that_does_not_say_when_it_expires_is_kept_until_it_is_refused(
-    life: Any, call: Any, site: Any, theirs: Any
+    life: Any, call: Any, site: Any, theirs: Any, time: Any, auth: Any
 ):
     site.life = life
-    time = Time()
-    auth = OAuth2(CLIENT, SECRET, _now=time)
     assert bearer(await call(auth, theirs)) == "t0ken-1"
     time.now += 1e9
     assert bearer(await call(auth, theirs)) == "t0ken-1"
@@ -112,15 +106,13 @@ async def test_a_token_that_does_not_say_when_it_expires_is_kept_until_it_is_ref
 
 
 @pytest.mark.parametrize("life", [0, -5])
-async def test_a_token_that_has_expired_already_is_used_once(life: int, call: Any, site: Any, theirs: Any):
+async def test_a_token_that_has_expired_already_is_used_once(life: int, call: Any, site: Any, theirs: Any, auth: Any):
     site.life = life
-    auth = OAuth2(CLIENT, SECRET)
     assert [bearer(await call(auth, theirs)) for _ in range(2)] == ["t0ken-1", "t0ken-2"]
 
 
-async def test_many_at_once_fetch_one_token(call: Any, site: Any, theirs: Any):
+async def test_many_at_once_fetch_one_token(call: Any, site: Any, theirs: Any, auth: Any):
     site.gate.clear()
-    auth = OAuth2(CLIENT, SECRET)
     calls = [asyncio.create_task(call(auth, theirs)) for _ in range(50)]
     await site.reached.wait()
     site.gate.set()
@@ -129,10 +121,9 @@ async def test_many_at_once_fetch_one_token(call: Any, site: Any, theirs: Any):
     assert len(site.forms) == 1
 
 
-async def test_many_at_once_hear_of_one_failure_and_the_next_tries_again(call: Any, site: Any, theirs: Any):
+async def test_many_at_once_hear_of_one_failure_and_the_next_tries_again(call: Any, site: Any, theirs: Any, auth: Any):
     site.gate.clear()
     site.script = [(400, {"error": "invalid_scope"})]
-    auth = OAuth2(CLIENT, SECRET)
     calls = [asyncio.create_task(call(auth, theirs)) for _ in range(20)]
     await site.reached.wait()
     site.gate.set()
@@ -143,9 +134,8 @@ async def test_many_at_once_hear_of_one_failure_and_the_next_tries_again(call: A
     assert bearer(await call(auth, theirs)) == "t0ken-1"
 
 
-async def test_when_the_one_who_fetches_gives_up_another_goes_on(call: Any, site: Any, theirs: Any):
+async def test_when_the_one_who_fetches_gives_up_another_goes_on(call: Any, site: Any, theirs: Any, auth: Any):
     site.gate.clear()
-    auth = OAuth2(CLIENT, SECRET)
     first, second = (asyncio.create_task(call(auth, theirs)) for _ in range(2))
     await site.reached.wait()
     first.cancel()
@@ -155,7 +145,7 @@ async def test_when_the_one_who_fetches_gives_up_another_goes_on(call: Any, site
     assert bearer(await second).startswith("t0ken-")
 
 
-def test_one_credential_serves_several_event_loops(card: Any):
+def test_one_credential_serves_several_event_loops():
     from dragoman.net.aio import AioClient
 
     auth = OAuth2(CLIENT, SECRET, token_url="http://127.0.0.1:9/token")
@@ -171,30 +161,26 @@ def test_one_credential_serves_several_event_loops(card: Any):
         assert {type(each) for each in asyncio.run(fail_together())} == {CannotConnect}
 
 
-async def test_a_refresh_token_is_used_when_there_is_one(call: Any, site: Any, theirs: Any):
+async def test_a_refresh_token_is_used_when_there_is_one(call: Any, site: Any, theirs: Any, time: Any, auth: Any):
     site.gives_refresh = True
-    time = Time()
-    auth = OAuth2(CLIENT, SECRET, _now=time)
     for expected in ("t0ken-1", "t0ken-2", "t0ken-3"):
         assert bearer(await call(auth, theirs)) == expected
         time.now += 4000
     assert [form.get("refresh_token") for form in site.forms] == [None, "r3fresh-1", "r3fresh-2"]
 
 
-async def test_a_refresh_token_that_is_refused_means_to_begin_again(call: Any, site: Any, theirs: Any):
+async def test_a_refresh_token_that_is_refused_means_to_begin_again(
+    call: Any, site: Any, theirs: Any, time: Any, auth: Any
+):
     site.gives_refresh, site.refresh_works = True, False
-    time = Time()
-    auth = OAuth2(CLIENT, SECRET, _now=time)
     await call(auth, theirs)
     time.now += 4000
     assert bearer(await call(auth, theirs)) == "t0ken-2"
     assert [form["grant_type"] for form in site.forms] == ["client_credentials", "refresh_token", "client_credentials"]
 
 
-async def test_a_refresh_token_is_kept_when_no_newer_one_comes(call: Any, site: Any, theirs: Any):
+async def test_a_refresh_token_is_kept_when_no_newer_one_comes(call: Any, site: Any, theirs: Any, time: Any, auth: Any):
     site.gives_refresh = True
-    time = Time()
-    auth = OAuth2(CLIENT, SECRET, _now=time)
     for _ in range(3):
         await call(auth, theirs)
         site.gives_refresh = False
@@ -202,10 +188,8 @@ async def test_a_refresh_token_is_kept_when_no_newer_one_comes(call: Any, site: 
     assert [form.get("refresh_token") for form in site.forms] == [None, "r3fresh-1", "r3fresh-1"]
 
 
-async def test_the_refresh_address_of_the_card_is_used(call: Any, site: Any, card: Any):
+async def test_the_refresh_address_of_the_card_is_used(call: Any, site: Any, card: Any, time: Any, auth: Any):
     site.gives_refresh = True
-    time = Time()
-    auth = OAuth2(CLIENT, SECRET, _now=time)
     theirs = card({"o": scheme(refreshUrl=site.url + "/refresh")}, ["o"])
     await call(auth, theirs)
     time.now += 4000
@@ -238,8 +222,7 @@ async def test_the_scopes_of_the_card_count_also_with_an_address_of_ones_own(cal
     assert site.forms[0]["scope"] == "read"
 
 
-async def test_tokens_for_different_scopes_are_kept_apart(call: Any, site: Any, card: Any):
-    auth = OAuth2(CLIENT, SECRET)
+async def test_tokens_for_different_scopes_are_kept_apart(call: Any, card: Any, auth: Any):
     one, two = (card({"o": scheme()}, {"o": [scope]}) for scope in ("one", "two"))
     assert [bearer(await call(auth, each)) for each in (one, two, one, two)] == ["t0ken-1", "t0ken-2"] * 2
 
@@ -326,7 +309,7 @@ async def test_a_card_that_names_no_address_asks_for_one(flows: Any, call: Any, 
         (lambda: OAuth2("c", "hush", scopes=[7]), "scope must be a str"),
     ],
 )
-def test_what_is_given_wrongly_is_told(make: Any, text: str):
+def test_wrong_arguments_are_refused_with_the_reason(make: Any, text: str):
     with pytest.raises(ConfigError) as caught:
         make()
     assert text in str(caught.value)
@@ -349,7 +332,7 @@ def test_what_is_given_wrongly_is_told(make: Any, text: str):
         (200, b'"' + b"x" * 1024 * 1024 + b'"', "larger than 1 MB"),
     ],
 )
-async def test_what_the_issuer_says_instead_is_told(
+async def test_an_invalid_response_of_the_issuer_is_an_error_with_its_reason(
     status: int, body: Any, text: str, call: Any, site: Any, theirs: Any
 ):
     site.script = [(status, body)]

@@ -29,13 +29,7 @@ async def test_a_listener_wakes_when_its_task_has_come_further(bus: LocalBus, cl
         assert await waiting is True
 
 
-async def test_news_that_came_before_the_waiting_is_not_missed(bus: LocalBus) -> None:
-    with bus.watch("a") as watch:
-        bus.notify("a", 5)
-        assert await watch.wait_past(4, 60) is True
-
-
-async def test_old_news_after_new_news_takes_nothing_back(bus: LocalBus) -> None:
+async def test_an_older_notice_after_a_newer_one_changes_nothing(bus: LocalBus) -> None:
     with bus.watch("a") as watch:
         bus.notify("a", 5)
         bus.notify("a", 2)
@@ -62,7 +56,7 @@ async def test_a_listener_can_wait_again_after_its_time_was_up(bus: LocalBus, cl
         assert await waiting is True
 
 
-async def test_news_that_is_not_new_enough_ends_the_waiting_with_false(bus: LocalBus, clock: Clock) -> None:
+async def test_a_notice_that_is_not_newer_ends_the_wait_with_false(bus: LocalBus, clock: Clock) -> None:
     with bus.watch("a") as watch:
         waiting = asyncio.create_task(watch.wait_past(3, 60))
         await clock.advance(1)
@@ -109,13 +103,13 @@ async def test_a_listener_that_fails_is_forgotten_too(bus: LocalBus) -> None:
     assert bus.listeners == {}
 
 
-async def test_news_that_nobody_waits_for_is_kept_nowhere(bus: LocalBus) -> None:
+async def test_a_notice_without_listeners_is_kept_nowhere(bus: LocalBus) -> None:
     bus.notify("a", 1)
     bus.wake_all()
     assert bus.listeners == {}
 
 
-async def test_who_is_ahead_of_the_store_is_woken_and_waits_for_what_comes_then(bus: LocalBus) -> None:
+async def test_a_waiter_ahead_of_the_store_is_woken_and_waits_for_later_notices(bus: LocalBus) -> None:
     with bus.watch("a") as watch:
         bus.notify("a", 5)
         waiting = asyncio.create_task(watch.wait_past(5, 60))

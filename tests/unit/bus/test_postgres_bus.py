@@ -160,7 +160,7 @@ async def test_what_cannot_be_sent_is_made_up_for_when_the_connection_is_back(em
             assert await asyncio.wait_for(waiting, SECONDS) is True
 
 
-async def test_whoever_is_alone_sends_nothing_and_whoever_joins_misses_nothing(empty_postgres_url: str) -> None:
+async def test_a_lone_process_sends_nothing_and_a_joining_one_misses_nothing(empty_postgres_url: str) -> None:
     clock = Clock()
     stored = {"a": 3}
     here, late = Process(empty_postgres_url, stored, clock), Process(empty_postgres_url, stored)
@@ -235,7 +235,7 @@ async def test_watched_tasks_are_polled_together_every_10_to_15_seconds(jitter: 
     assert clock.pending == 0
 
 
-async def test_who_waits_for_a_task_that_is_gone_is_woken_to_find_out() -> None:
+async def test_a_waiter_for_a_deleted_task_is_woken() -> None:
     clock = Clock()
     process = unreachable({}, clock)
     await process.bus.open()

@@ -13,6 +13,7 @@ import pytest
 from dragoman import Agent
 from dragoman.engine.call import CallContext
 from dragoman.engine.settings import EngineSettings
+from dragoman.model.event import ArtifactUpdate
 from dragoman.model.message import Message
 from dragoman.model.operation import (
     CancelTaskRequest,
@@ -25,6 +26,7 @@ from dragoman.model.operation import (
 from dragoman.model.part import Part
 from dragoman.model.state import Role, State
 from dragoman.model.task import Task
+from dragoman.outputs import Ask, Reply
 from dragoman.server.agent.in_process import connect
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
@@ -96,6 +98,10 @@ class Engine:
         """Send without waiting for the answer here."""
         return asyncio.create_task(self.send(*args, **options))
 
+    async def begin(self, *args: Any, **options: Any) -> Task:
+        """Send a message, and wait until its run is at work."""
+        return await self.until_state(await self.send(*args, wait=False, **options), State.WORKING)
+
     async def stream(self, *args: Any, call: CallContext = ME, **options: Any) -> list[Record]:
         async with asyncio.timeout(SECONDS):
             return await records_of(await self.service.stream(call, self.request(*args, **options)))
@@ -154,6 +160,54 @@ class Engine:
             "listeners": service._bus.listeners,
         }
         return {kind: len(things) for kind, things in held.items() if things}
+
+
+class Gate:
+    """An agent whose runs wait until the gate is open. By the text of its message a run asks first, or replies."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.runs = 0
+        self.stopped = 0
+
+    async def run(self, ctx: Any) -> AsyncIterator[Any]:
+        self.runs += 1
+        if ctx.text == "ask" and ctx.resume is None:
+            yield Ask("?")
+            return
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.stopped += 1
+            raise
+        yield Reply("hi") if ctx.text == "reply" else "done"
+
+
+def yielding(*values: Any) -> Callable[[Any], AsyncIterator[Any]]:
+    """A run that yields some values."""
+
+    async def run(ctx: Any) -> AsyncIterator[Any]:
+        for value in values:
+            yield value
+
+    return run
+
+
+def raising(error: BaseException, *before: Any) -> Callable[[Any], AsyncIterator[Any]]:
+    """A run that yields some values and then raises."""
+
+    async def run(ctx: Any) -> AsyncIterator[Any]:
+        for value in before:
+            yield value
+        raise error
+
+    return run
+
+
+def artifact_updates(events: list[Any]) -> list[tuple[str, bool, bool]]:
+    """Text, append and lastChunk of every artifact event."""
+    found = [event for event in events if isinstance(event, ArtifactUpdate)]
+    return [(event.artifact.text, event.append, event.last_chunk) for event in found]
 
 
 async def records_of(stream: Stream) -> list[Record]:
@@ -279,8 +333,3 @@ def until_fixture() -> Callable[[Callable[[], object]], Awaitable[None]]:
 @pytest.fixture(name="turns")
 def turns_fixture() -> Callable[..., Awaitable[None]]:
     return turns
-
-
-@pytest.fixture(name="records_of")
-def records_of_fixture() -> Callable[[Any], Awaitable[list[Any]]]:
-    return records_of

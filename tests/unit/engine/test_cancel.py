@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
-from dragoman.model.error import ServerError, TaskNotCancelable
+from dragoman.model.error import InvalidParams, ServerError, TaskNotCancelable
 from dragoman.model.state import State
 from dragoman.outputs import Ask
 from dragoman.sync import Context as SyncContext
@@ -37,31 +37,7 @@ class Work:
             self.happened.append("cleaned up")
 
 
-@pytest.mark.requirement("S2-6")
-async def test_a_cancel_reaches_the_work_at_its_await(start: Any) -> None:
-    work = Work()
-    engine = await start(work.run)
-    task = await engine.send(wait=False)
-    await engine.until_state(task, State.WORKING)
-    canceled = await engine.cancel(task)
-    assert canceled.state is State.CANCELED
-    await engine.idle()
-    assert work.happened == ["cancelled", "cleaned up"]
-    assert await engine.states(task) == [State.SUBMITTED, State.WORKING, State.CANCELED]
-    assert engine.left() == {}
-
-
-async def test_the_sender_who_waits_gets_the_canceled_task(start: Any, until: Any) -> None:
-    engine = await start(Work().run)
-    waiting = engine.sending()
-    await until(lambda: engine.service._tasks.live)
-    (task_id,) = engine.service._tasks.live
-    await engine.until_state(task_id, State.WORKING)
-    await engine.cancel(task_id)
-    assert (await waiting).state is State.CANCELED
-
-
-async def test_what_was_said_before_the_cancel_is_kept(start: Any) -> None:
+async def test_output_before_the_cancel_is_kept(start: Any) -> None:
     async def run(ctx: Any) -> Any:
         yield "held"
         engine_task = asyncio.create_task(engine.cancel(ctx.task_id))
@@ -84,8 +60,7 @@ async def test_work_that_swallows_the_cancel_cannot_change_the_task(start: Any) 
         await ctx.artifact("late")
 
     engine = await start(run)
-    task = await engine.send(wait=False)
-    await engine.until_state(task, State.WORKING)
+    task = await engine.begin()
     canceled = await engine.cancel(task)
     await engine.idle()
     assert await engine.get(task) == canceled
@@ -93,16 +68,16 @@ async def test_work_that_swallows_the_cancel_cannot_change_the_task(start: Any) 
     assert (await engine.journal(task))[-1].status.state is State.CANCELED
 
 
-async def test_a_failure_after_the_cancel_is_not_seen(start: Any) -> None:
+@pytest.mark.parametrize("error", [ValueError("late"), InvalidParams("late")], ids=lambda error: type(error).__name__)
+async def test_a_failure_after_the_cancel_is_not_seen(start: Any, error: Exception) -> None:
     async def run(ctx: Any) -> Any:
         try:
             yield await FOREVER().wait()
         finally:
-            raise ValueError("late")
+            raise error
 
     engine = await start(run)
-    task = await engine.send(wait=False)
-    await engine.until_state(task, State.WORKING)
+    task = await engine.begin()
     await engine.cancel(task)
     await engine.idle()
     assert await engine.states(task) == [State.SUBMITTED, State.WORKING, State.CANCELED]
@@ -241,7 +216,9 @@ async def test_a_run_that_is_cancelled_before_its_first_step_leaves_nothing(star
     assert engine.left() == {}
 
 
-async def test_a_cancel_that_the_store_refuses_is_told_and_leaves_nothing(start: Any, failing_store: Any) -> None:
+async def test_a_cancel_that_the_store_refuses_is_an_error_and_leaves_nothing_behind(
+    start: Any, failing_store: Any
+) -> None:
     async def run(ctx: Any) -> Any:
         yield Ask("?")
 

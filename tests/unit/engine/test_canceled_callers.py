@@ -24,7 +24,6 @@ from dragoman.stores.sqlite.store import SqliteStore
 
 ME, CALLER = CallContext(), "user me"
 MOST_STEPS = 60
-Give = Callable[[], Awaitable[Any]]
 
 
 class CancelingWork:
@@ -236,7 +235,7 @@ async def test_a_task_that_was_to_be_canceled_has_ended_or_can_be_canceled(desk:
     assert await every_step(case)
 
 
-async def test_whoever_stops_reading_leaves_nothing_behind(desk: Desk) -> None:
+async def test_a_reader_that_stops_leaves_nothing_behind(desk: Desk) -> None:
     service = desk.engine.service
     desk.gate.clear()
     task = await desk.send(desk.request("go", wait=False))

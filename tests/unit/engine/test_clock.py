@@ -11,17 +11,20 @@ from dragoman.clock import SystemClock, wait
 from dragoman.testing import Clock
 
 
-async def test_a_future_that_is_done_is_not_waited_for() -> None:
-    clock = Clock()
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+@pytest.fixture
+async def future() -> asyncio.Future[int]:
+    return asyncio.get_running_loop().create_future()
+
+
+async def test_a_future_that_is_done_is_not_waited_for(clock: Clock, future: asyncio.Future[int]) -> None:
     future.set_result(1)
     assert await wait(clock, future, 60) is True
     assert clock.pending == 0
 
 
-async def test_waiting_ends_when_the_future_is_done_and_leaves_no_timer() -> None:
-    clock = Clock()
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+async def test_waiting_ends_when_the_future_is_done_and_leaves_no_timer(
+    clock: Clock, future: asyncio.Future[int]
+) -> None:
     waiting = asyncio.create_task(wait(clock, future, 60))
     await clock.advance(30)
     assert clock.pending == 1
@@ -30,9 +33,9 @@ async def test_waiting_ends_when_the_future_is_done_and_leaves_no_timer() -> Non
     assert clock.pending == 0
 
 
-async def test_waiting_ends_when_the_time_is_up_and_leaves_the_future_alone() -> None:
-    clock = Clock()
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+async def test_waiting_ends_when_the_time_is_up_and_leaves_the_future_alone(
+    clock: Clock, future: asyncio.Future[int]
+) -> None:
     waiting = asyncio.create_task(wait(clock, future, 60))
     await clock.advance(60)
     assert await waiting is False
@@ -41,8 +44,7 @@ async def test_waiting_ends_when_the_time_is_up_and_leaves_the_future_alone() ->
     assert await future == 7
 
 
-async def test_a_future_that_failed_or_was_cancelled_is_done_as_well() -> None:
-    clock = Clock()
+async def test_a_future_that_failed_or_was_cancelled_is_done_as_well(clock: Clock) -> None:
     loop = asyncio.get_running_loop()
     failed, cancelled = loop.create_future(), loop.create_future()
     waiting = [asyncio.create_task(wait(clock, future, 60)) for future in (failed, cancelled)]
@@ -54,9 +56,7 @@ async def test_a_future_that_failed_or_was_cancelled_is_done_as_well() -> None:
         await failed
 
 
-async def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
-    clock = Clock()
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+async def test_a_canceled_wait_leaves_nothing_behind(clock: Clock, future: asyncio.Future[int]) -> None:
     waiting = asyncio.create_task(wait(clock, future, 60))
     await clock.advance(1)
     waiting.cancel()
@@ -66,9 +66,7 @@ async def test_whoever_stops_waiting_leaves_nothing_behind() -> None:
     assert not future.cancelled()
 
 
-async def test_several_can_wait_for_one_future() -> None:
-    clock = Clock()
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+async def test_several_can_wait_for_one_future(clock: Clock, future: asyncio.Future[int]) -> None:
     short, long = (asyncio.create_task(wait(clock, future, seconds)) for seconds in (1, 60))
     await clock.advance(1)
     assert await short is False

@@ -21,6 +21,8 @@ from dragoman.model.state import State
 from dragoman.model.task import Artifact, Task
 from dragoman.outputs import Ask
 
+from .conftest import artifact_updates
+
 ADDS_UP, TAKES_THE_LAST = CallContext(), CallContext(closing="whole")
 Update = tuple[str, bool, bool]
 LAST: list[Update] = [("one ", False, False), ("two", True, True)]
@@ -32,10 +34,16 @@ async def two_pieces(ctx: Any) -> Any:
     yield "two"
 
 
+async def asks_between_two_pieces(ctx: Any) -> Any:
+    if ctx.resume is None:
+        yield "one "
+        yield Ask("?")
+    else:
+        yield "two"
+
+
 async def updates(engine: Any, task: Any) -> list[Update]:
-    """Text, append and lastChunk of every artifact event."""
-    found = [event for event in await engine.journal(task) if isinstance(event, ArtifactUpdate)]
-    return [(event.artifact.text, event.append, event.last_chunk) for event in found]
+    return artifact_updates(await engine.journal(task))
 
 
 # Who decides
@@ -47,42 +55,24 @@ async def test_the_caller_who_creates_a_task_decides(start: Any) -> None:
     assert await updates(engine, await engine.send(call=TAKES_THE_LAST)) == WHOLE
 
 
-async def test_the_stored_artifact_is_one_text_either_way(start: Any) -> None:
-    engine = await start(two_pieces)
-    for call in (ADDS_UP, TAKES_THE_LAST):
-        task = await engine.send(call=call)
-        assert task.parts == (await engine.get(task)).parts == (Part(text="one two"),)
-
-
 @pytest.mark.parametrize("creates", [ADDS_UP, TAKES_THE_LAST])
 @pytest.mark.parametrize("answers", [ADDS_UP, TAKES_THE_LAST])
-async def test_who_answers_inherits_the_decision(start: Any, creates: CallContext, answers: CallContext) -> None:
-    async def run(ctx: Any) -> Any:
-        if ctx.resume is None:
-            yield "one "
-            yield Ask("?")
-            return
-        yield "two"
-
-    engine = await start(run)
+async def test_answering_a_task_keeps_the_form_it_was_created_with(
+    start: Any, creates: CallContext, answers: CallContext
+) -> None:
+    engine = await start(asks_between_two_pieces)
     task = await engine.send(call=creates)
-    await engine.send("on", task=task, call=answers)
+    ended = await engine.send("on", task=task, call=answers)
+    assert [artifact.text for artifact in ended.artifacts] == ["one two"]
     assert await updates(engine, task) == (WHOLE if creates is TAKES_THE_LAST else LAST)
 
 
 @pytest.mark.parametrize("setting", ["auto", "last", "whole"])
 @pytest.mark.parametrize("creates", [ADDS_UP, TAKES_THE_LAST])
-async def test_who_answers_and_takes_the_last_update_gets_the_earlier_text_with_it_or_in_the_task(
+async def test_an_answering_caller_gets_the_earlier_text_in_the_last_update_or_in_the_task(
     start: Any, setting: Any, creates: CallContext
 ) -> None:
-    async def run(ctx: Any) -> Any:
-        if ctx.resume is None:
-            yield "one "
-            yield Ask("?")
-            return
-        yield "two"
-
-    engine = await start(run, settings=EngineSettings(drain=0, closing=setting))
+    engine = await start(asks_between_two_pieces, settings=EngineSettings(drain=0, closing=setting))
     task = await engine.send(call=creates)
     first, *rest = [record.event for record in await engine.stream("on", task=task, call=TAKES_THE_LAST)]
     assert isinstance(first, Task)
@@ -266,8 +256,7 @@ async def test_a_text_left_open_at_a_question_is_closed_at_the_end(start: Any, c
 async def _chunks(agent: Agent) -> list[Update]:
     async with Client(agent) as client:
         events = [event.raw async for event in client.stream("go")]
-    found = [event for event in events if isinstance(event, ArtifactUpdate)]
-    return [(event.artifact.text, event.append, event.last_chunk) for event in found]
+    return artifact_updates(events)
 
 
 async def test_the_last_chunk_of_a_plain_generator_closes_the_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,19 +12,12 @@ import pytest
 from dragoman import Agent, Client, Context, File, Message, Part, State, Task
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.run import MAX_CLOSING_TEXT
-from dragoman.engine.settings import EngineSettings
 from dragoman.model.state import Role
 from dragoman.model.task import closing_parts
 from dragoman.outputs import Ask, Done, Reply
 from dragoman.stores.sqlite.store import SqliteStore
 
-
-def yielding(*values: Any) -> Any:
-    async def run(ctx: Context) -> AsyncIterator[Any]:
-        for value in values:
-            yield value
-
-    return run
+from .conftest import raising, yielding
 
 
 def closing_of(task: Task) -> tuple[Part, ...]:
@@ -170,12 +163,24 @@ async def test_data_in_it_is_text_for_callers_who_read_only_text(start: Any) -> 
 # -- closing_message -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("values", [("one ", "two"), ({"a": 1}, "one two"), (File(b"x"), "one two")])
-async def test_an_agent_may_repeat_the_text_of_the_answer(start: Any, values: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize(
+    ("values", "closing"),
+    [
+        (("one ", "two"), "one two"),
+        (({"a": 1}, "one two"), "one two"),
+        ((File(b"x"), "one two"), "one two"),
+        (({"a": 1},), None),
+        ((File(b"x"),), None),
+        ((), None),
+    ],
+)
+async def test_an_agent_may_repeat_the_text_of_the_answer(
+    start: Any, values: tuple[Any, ...], closing: str | None
+) -> None:
     engine = await start(Agent("test", run=yielding(*values), closing_message=True))
     task = await engine.send()
-    assert closing_of(task) == (Part(text="one two"),)
-    assert task.text == "one two"
+    assert closing_of(task) == (() if closing is None else (Part(text=closing),))
+    assert task.text == (closing or "")
     assert closing_parts(task) == ()  # nothing that the answer does not hold
 
 
@@ -188,7 +193,7 @@ async def test_the_repeated_answer_is_in_the_history_too_and_stays_there(start: 
     assert task.text == "one two"
 
 
-async def test_who_polls_sees_no_artifact_before_the_task_has_ended_or_asks(start: Any) -> None:
+async def test_polling_shows_no_artifact_before_the_task_has_ended_or_asks(start: Any) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def run(ctx: Context) -> AsyncIterator[Any]:
@@ -211,22 +216,6 @@ async def test_who_polls_sees_no_artifact_before_the_task_has_ended_or_asks(star
         go_on.set()
         assert (await sent).text == "one two"
         assert (await engine.get(listed)).text == "one two"
-
-
-async def test_the_setting_does_it_for_every_agent(start: Any) -> None:
-    engine = await start(yielding("one"), settings=EngineSettings(closing_message=True, drain=0))
-    assert closing_of(await engine.send()) == (Part(text="one"),)
-
-
-async def test_by_default_nothing_is_repeated(start: Any) -> None:
-    assert (await (await start(yielding("one"))).send()).status.message is None
-
-
-@pytest.mark.parametrize("values", [({"a": 1},), (File(b"x"),), ()], ids=["data", "file", "nothing"])
-async def test_where_there_is_no_text_there_is_nothing_to_repeat(start: Any, values: tuple[Any, ...]) -> None:
-    engine = await start(Agent("test", run=yielding(*values), closing_message=True))
-    task = await engine.send()
-    assert (task.state, task.status.message) == (State.COMPLETED, None)
 
 
 async def test_a_message_of_its_own_is_kept(start: Any) -> None:
@@ -252,10 +241,7 @@ async def test_however_a_streamed_text_ends_its_repeat_is_the_whole(start: Any, 
 
 
 async def test_a_failed_task_has_its_reason_only(start: Any) -> None:
-    async def run(ctx: Context) -> AsyncIterator[Any]:
-        yield "one"
-        raise ZeroDivisionError
-
+    run = raising(ZeroDivisionError(), "one")
     task = await (await start(Agent("test", run=run, closing_message=True))).send()
     assert task.error.startswith("execution failed")
 

@@ -16,6 +16,8 @@ from dragoman.model.record import Folding
 from dragoman.model.state import State
 from dragoman.outputs import Ask, Reply
 
+from .conftest import Gate
+
 
 class Talking:
     """An agent that talks without end and without waiting, and counts what it got rid of."""
@@ -184,17 +186,12 @@ async def test_readers_see_only_what_is_committed(start: Any, held_store: Any, t
 
 
 async def test_get_and_list_never_show_what_is_not_committed(start: Any, held_store: Any, turns: Any) -> None:
-    go_on = asyncio.Event()
-
-    async def run(ctx: Any) -> Any:
-        await go_on.wait()
-        yield "done"
-
-    engine = await start(run, store=held_store)
+    gate = Gate()
+    engine = await start(gate.run, store=held_store)
     task = await engine.send(wait=False)
     await turns()
     held_store.holding = True
-    go_on.set()
+    gate.open.set()
     await turns()
     getting, listing = asyncio.create_task(engine.get(task)), asyncio.create_task(engine.list())
     await turns()
@@ -205,12 +202,8 @@ async def test_get_and_list_never_show_what_is_not_committed(start: Any, held_st
     assert (await listing).tasks[0].state is State.COMPLETED
 
 
-async def test_a_told_message_is_not_shown_before_it_is_kept(start: Any, held_store: Any, turns: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        await asyncio.Event().wait()
-        yield
-
-    engine = await start(run, store=held_store)
+async def test_a_message_is_not_shown_before_it_is_stored(start: Any, held_store: Any, turns: Any) -> None:
+    engine = await start(Gate().run, store=held_store)
     task = await engine.send(wait=False)
     await turns()
     held_store.holding = True
@@ -225,7 +218,7 @@ async def test_a_told_message_is_not_shown_before_it_is_kept(start: Any, held_st
     await telling
 
 
-async def test_a_cancel_is_told_when_it_is_durable(start: Any, held_store: Any, turns: Any) -> None:
+async def test_a_cancel_is_answered_when_it_is_durable(start: Any, held_store: Any, turns: Any) -> None:
     engine = await start(Talking().run, store=held_store)
     task = await engine.send(wait=False)
     await turns()
@@ -251,33 +244,13 @@ async def test_a_task_is_forgotten_only_when_its_end_is_durable(start: Any, held
     assert engine.left() == {}
 
 
-async def test_what_is_folded_alive_is_what_the_journal_folds_to(start: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        yield "one "
-        await ctx.artifact({"n": 1}, name="side")
-        if ctx.resume is None:
-            yield Ask("?")
-            return
-        await ctx.progress("half")
-        yield "two"
-
-    engine = await start(run)
-    task = await engine.send()
-    ended = await engine.send("3", task=task)
-    await engine.idle()
-    assert await engine.get(task) == ended
-    stored = await engine.store.task(task.id)
-    replayed = await engine.service._tasks.read(stored._replace(snapshot=None, snapshot_generation=0))
-    assert replayed == ended
-
-
 async def test_a_follow_up_stands_after_what_the_agent_wrote_before_it_alive_and_in_the_journal(
     start: Any, until: Any
 ) -> None:
     async def run(ctx: Any) -> Any:
         await ctx.progress("looking")
         async for message in ctx.messages():
-            await ctx.progress(f"heard {message.text}")
+            await ctx.progress(f"received {message.text}")
             if message.text == "end":
                 break
         yield "done"
@@ -287,7 +260,7 @@ async def test_a_follow_up_stands_after_what_the_agent_wrote_before_it_alive_and
     await until(lambda: engine.service._tasks.live[task.id].folding.status.message is not None)
     await engine.send("on", task=task, wait=False)
     ended = await engine.send("end", task=task)
-    assert [message.text for message in ended.history] == ["go", "looking", "on", "heard on", "end", "heard end"]
+    assert [message.text for message in ended.history] == ["go", "looking", "on", "received on", "end", "received end"]
     await engine.idle()
     stored = await engine.store.task(task.id)
     for generation in range(1, stored.row.generation + 1):
@@ -305,7 +278,9 @@ async def test_a_follow_up_stands_after_what_the_agent_wrote_before_it_alive_and
 # A store that fails
 
 
-async def test_a_write_that_fails_is_told_to_the_caller_and_harms_no_other_task(start: Any, failing_store: Any) -> None:
+async def test_a_write_that_fails_is_an_error_for_its_caller_and_harms_no_other_task(
+    start: Any, failing_store: Any
+) -> None:
     async def run(ctx: Any) -> Any:
         yield ctx.text
 
@@ -354,14 +329,10 @@ async def test_work_whose_journal_is_broken_is_stopped_once_and_may_clean_up(
     assert engine.left() == {}
 
 
-async def test_a_message_that_could_not_be_kept_is_told_to_whoever_sent_it(
+async def test_a_message_that_could_not_be_stored_is_an_error_for_its_sender(
     start: Any, failing_store: Any, turns: Any
 ) -> None:
-    async def run(ctx: Any) -> Any:
-        await asyncio.Event().wait()
-        yield
-
-    engine = await start(run, store=failing_store)
+    engine = await start(Gate().run, store=failing_store)
     task = await engine.send(wait=False)
     await turns()
     failing_store.refuses = lambda write: True
@@ -382,8 +353,7 @@ async def test_one_broken_task_does_not_break_the_list(start: Any, failing_store
             await held.wait()  # it stays in the engine's hands for a while
 
     engine = await start(run, store=failing_store)
-    task = await engine.send(wait=False)
-    await engine.until_state(task, State.WORKING)
+    task = await engine.begin()
     await turns()
     failing_store.refuses = lambda write: True
     with pytest.raises(ServerError):
@@ -404,19 +374,14 @@ async def test_a_reply_that_cannot_be_kept_is_not_given(start: Any, failing_stor
 
 
 async def test_a_broken_task_says_so_to_everybody_who_waits_for_it(start: Any, failing_store: Any, turns: Any) -> None:
-    go_on = asyncio.Event()
-
-    async def run(ctx: Any) -> Any:
-        await go_on.wait()
-        yield "done"
-
-    engine = await start(run, store=failing_store)
+    gate = Gate()
+    engine = await start(gate.run, store=failing_store)
     first = engine.sending()
     await turns()
     (task_id,) = engine.service._tasks.live
     second = engine.sending("more", task=task_id)
     await turns()
     failing_store.refuses = lambda write: True
-    go_on.set()
+    gate.open.set()
     results = await asyncio.gather(first, second, return_exceptions=True)
     assert [type(result) for result in results] == [ServerError, ServerError]

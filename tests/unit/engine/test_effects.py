@@ -22,7 +22,7 @@ INTERRUPTED = "interrupted by a restart"
 
 
 class Counting:
-    """An agent that counts how often its code was called, and hangs until it is told to go on."""
+    """An agent that counts how often its code was called, and hangs until a test lets it go on."""
 
     def __init__(self, **options: Any) -> None:
         self.agent = Agent("test")
@@ -114,22 +114,6 @@ async def test_an_answer_starts_the_code_again_only_when_it_is_durable(start: An
     disk.release()
     assert (await answering).state is State.COMPLETED
     assert calls == [0, 1]
-
-
-async def test_a_run_that_waits_for_its_conversation_is_submitted_until_its_turn(
-    start: Any, disk: Any, turns: Any
-) -> None:
-    work = Counting()
-    engine = await start(work.agent, store=disk)
-    first = engine.sending("first", context="c")
-    await turns()
-    second = await engine.send("second", context="c", wait=False)
-    assert second.state is State.SUBMITTED
-    work.go_on.set()
-    await first
-    await engine.until_state(second, State.COMPLETED)
-    assert await engine.states(second) == [State.SUBMITTED, State.WORKING, State.COMPLETED]
-    assert work.calls == ["first", "second"]
 
 
 # -- after a crash -------------------------------------------------------------------------------------------------
@@ -298,7 +282,7 @@ async def test_an_effect_that_may_happen_twice_is_tried_again(start: Any, disk: 
     assert (await after.until_state(task, State.COMPLETED)).text == "receipt 2"
 
 
-async def test_an_effect_that_raised_is_not_in_doubt(start: Any, disk: Any, turns: Any) -> None:
+async def test_an_effect_that_raised_is_not_in_doubt(start: Any, disk: Any) -> None:
     agent, tries = Agent("test"), []
 
     @agent.skill(restart=True)
@@ -462,7 +446,7 @@ async def test_a_draft_that_waits_for_its_conversation_becomes_a_submitted_task(
     assert [(await one).state for one in sending] == [State.COMPLETED] * 2
 
 
-async def test_who_does_not_wait_gets_a_task_at_once(start: Any, disk: Any) -> None:
+async def test_a_message_that_need_not_wait_gets_a_task_at_once(start: Any, disk: Any) -> None:
     work = Replying(replies=True)
     engine = await start(work.agent, store=disk)
     task = await engine.send("hello", wait=False)

@@ -152,7 +152,9 @@ async def test_a_clean_up_changes_nothing(start: Any, exit_: type[BaseException]
     assert exit_ is GeneratorExit or "an agent raised an exception while its generator was being closed" in caplog.text
 
 
-async def test_being_told_of_a_cancel_changes_nothing(start: Any, exit_: type[BaseException], caplog: Any) -> None:
+async def test_an_exit_in_the_cancel_callback_changes_nothing(
+    start: Any, exit_: type[BaseException], caplog: Any
+) -> None:
     async def run(ctx: Any) -> Any:
         yield Ask("?")
 

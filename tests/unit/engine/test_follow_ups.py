@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from support.login_link import handle_of, link
 
-from dragoman import Agent, Part, User
-from dragoman.engine.call import CallContext
+from dragoman import Agent, Part
 from dragoman.model.error import InvalidParams, TaskNotFound
-from dragoman.model.state import Role, State
+from dragoman.model.state import State
 from dragoman.outputs import Ask
 
 
 async def asking(ctx: Any) -> Any:
-    """Asks once and says what it was told."""
+    """Asks once and yields the answer."""
     if ctx.resume is None:
         yield Ask("how many?", ref={"n": 1})
     else:
@@ -24,7 +23,7 @@ async def asking(ctx: Any) -> Any:
 
 
 class Listening:
-    """An agent that takes messages until it is told to stop."""
+    """An agent that takes messages until one of them is "stop"."""
 
     def __init__(self) -> None:
         self.received: list[str] = []
@@ -42,48 +41,23 @@ class Listening:
 # To a task at work
 
 
-async def test_a_message_for_a_working_task_reaches_the_run(start: Any) -> None:
+@pytest.mark.parametrize("listens", ["before the messages", "after them"])
+async def test_messages_for_a_working_task_reach_its_run(start: Any, listens: str) -> None:
     agent = Listening()
-    agent.listen.set()
+    if listens == "before the messages":
+        agent.listen.set()
     engine = await start(agent.run)
     task = await engine.send(wait=False)
     for text in ("one", "two", "stop"):
         await engine.send(text, task=task, wait=False)
+    agent.listen.set()
     ended = await engine.until_state(task, State.COMPLETED)
     assert agent.received == ["one", "two", "stop"]
     assert [message.text for message in ended.history] == ["go", "one", "two", "stop"]
     assert all(message.task_id == task.id and message.context_id == task.context_id for message in ended.history)
 
 
-async def test_messages_that_came_before_the_run_looked_are_not_lost(start: Any) -> None:
-    agent = Listening()
-    engine = await start(agent.run)
-    task = await engine.send(wait=False)
-    for text in ("one", "stop"):
-        await engine.send(text, task=task, wait=False)
-    agent.listen.set()
-    await engine.until_state(task, State.COMPLETED)
-    assert agent.received == ["one", "stop"]
-
-
-async def test_a_message_nobody_takes_stays_in_history(start: Any, until: Any) -> None:
-    go_on = asyncio.Event()
-
-    async def run(ctx: Any) -> Any:
-        await go_on.wait()
-        yield "done"
-
-    engine = await start(run)
-    task = await engine.send(wait=False)
-    follow_up = engine.sending("by the way", task=task)
-    await until(lambda: len(engine.service._tasks.live[task.id].folding.history) == 2)
-    go_on.set()
-    ended = await follow_up
-    assert ended.state is State.COMPLETED
-    assert [message.text for message in ended.history] == ["go", "by the way"]
-
-
-async def test_whoever_listens_in_the_background_stops_when_the_task_does(start: Any, until: Any) -> None:
+async def test_a_background_listener_stops_with_its_task(start: Any, until: Any) -> None:
     ended: list[str] = []
 
     async def run(ctx: Any) -> Any:
@@ -105,22 +79,8 @@ async def test_whoever_listens_in_the_background_stops_when_the_task_does(start:
         await until(lambda: sorted(ended) == ["a", "b"])
 
 
-async def test_the_stream_of_such_a_message_begins_with_the_task_and_goes_on_to_the_end(start: Any) -> None:
-    agent = Listening()
-    agent.listen.set()
-    engine = await start(agent.run)
-    task = await engine.send(wait=False)
-    records = await engine.stream("stop", task=task)
-    first = records[0].event
-    assert [message.text for message in first.history] == ["go", "stop"]
-    assert records[-1].state is State.COMPLETED
-    assert [record.generation for record in records] == list(
-        range(records[0].generation, records[0].generation + len(records))
-    )
-
-
 async def test_the_stream_ends_although_the_task_ended_while_the_message_was_written(
-    start: Any, held_store: Any, turns: Any, records_of: Any
+    start: Any, held_store: Any, turns: Any
 ) -> None:
     go_on = asyncio.Event()
 
@@ -130,8 +90,7 @@ async def test_the_stream_ends_although_the_task_ended_while_the_message_was_wri
 
     for text, last in (("end", State.COMPLETED), ("ask", State.INPUT_REQUIRED)):
         engine = await start(run, store=held_store)
-        task = await engine.send(text, wait=False)
-        await engine.until_state(task, State.WORKING)
+        task = await engine.begin(text)
         held_store.holding = True
         streaming = asyncio.create_task(engine.stream("more", task=task))
         await turns()
@@ -143,24 +102,6 @@ async def test_the_stream_ends_although_the_task_ended_while_the_message_was_wri
 
 
 # To a task that waits
-
-
-async def test_history_holds_the_question_between_the_messages(start: Any) -> None:
-    engine = await start(asking)
-    task = await engine.send()
-    ended = await engine.send("3", task=task)
-    assert [(message.role, message.text) for message in ended.history] == [
-        (Role.USER, "go"),
-        (Role.AGENT, "how many?"),
-        (Role.USER, "3"),
-    ]
-    assert await engine.states(task) == [
-        State.SUBMITTED,
-        State.WORKING,
-        State.INPUT_REQUIRED,
-        State.WORKING,
-        State.COMPLETED,
-    ]
 
 
 async def test_the_answer_reaches_the_next_run_as_text_and_data(start: Any) -> None:
@@ -179,22 +120,6 @@ async def test_the_answer_reaches_the_next_run_as_text_and_data(start: Any) -> N
         ("three", {"n": 3}, ("question 1", "three", {"n": 3})),
         ("four", None, ("question 2", "four", None)),
     ]
-
-
-async def test_text_goes_on_after_the_pause_where_it_was(start: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        if ctx.resume is None:
-            yield "before "
-            yield Ask("?")
-        else:
-            yield "after"
-
-    engine = await start(run)
-    task = await engine.send()
-    assert task.text == "before "
-    ended = await engine.send("3", task=task)
-    assert ended.text == "before after"
-    assert len(ended.artifacts) == 1
 
 
 @pytest.mark.parametrize("value", [{"n": 1}, 7, b"x"])
@@ -263,7 +188,7 @@ async def test_an_answer_that_comes_as_the_run_parks_is_the_answer(start: Any, t
         assert engine.left() == {}
 
 
-async def test_of_two_answers_at_once_one_answers_and_the_other_is_told_to_the_run(start: Any) -> None:
+async def test_of_two_answers_at_once_one_resumes_the_task_and_the_other_is_a_message_to_its_run(start: Any) -> None:
     received: list[str] = []
 
     async def run(ctx: Any) -> Any:
@@ -320,22 +245,6 @@ async def test_clean_up_after_a_pause_cannot_wake_the_task(start: Any) -> None:
 # Continued from inside the server
 
 
-async def test_a_callback_can_continue_a_task_with_data(start: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        yield Ask("log in", auth=True, url=link) if ctx.resume is None else ctx.resume.data
-
-    engine = await start(run)
-    task = await engine.send(call=CallContext(user=User("me")))
-    await engine.service.resume(handle_of(task), {"token": "t"})
-    await engine.idle()
-    ended = await engine.get(task, call=CallContext(user=User("me")))
-    assert ended.data == {"token": "t"}
-    # What a login has told the server is not for all who read the task.
-    assert [message.text for message in ended.history if message.role is Role.USER] == ["go"]
-    with pytest.raises(InvalidParams):
-        await engine.service.resume(handle_of(task))
-
-
 async def test_of_two_callbacks_one_continues_and_neither_holds_up_a_cancel(start: Any, turns: Any) -> None:
     async def run(ctx: Any) -> Any:
         yield Ask("log in", auth=True, url=link) if ctx.resume is None else await asyncio.Event().wait()
@@ -350,8 +259,6 @@ async def test_of_two_callbacks_one_continues_and_neither_holds_up_a_cancel(star
 
 
 async def test_a_task_of_another_agent_is_not_continued_here(start: Any) -> None:
-    from dragoman import Agent
-
     async def run(ctx: Any) -> Any:
         yield Ask("log in", auth=True, url=link) if ctx.resume is None else "done"
 

@@ -8,6 +8,8 @@ import pytest
 
 from dragoman.engine.locks import KeyedLocks
 
+from .conftest import turns
+
 
 class Visits:
     """Who is inside, and who was, under the locks of a test."""
@@ -28,16 +30,11 @@ class Visits:
         return asyncio.create_task(self.visit(key, name, leave))
 
 
-async def turns() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 def kept(locks: KeyedLocks) -> int:
     return len(locks._locks)
 
 
-async def test_one_key_lets_in_one_at_a_time_in_the_order_they_came() -> None:
+async def test_a_lock_is_held_by_one_at_a_time_in_the_order_of_arrival() -> None:
     visits = Visits()
     leave = [asyncio.Event() for _ in range(3)]
     tasks = [visits.start("k", str(place), leave[place]) for place in range(3)]
@@ -68,7 +65,7 @@ async def test_no_lock_is_kept_for_a_key_that_nobody_holds_or_waits_for() -> Non
     assert kept(visits.locks) == 0
 
 
-async def test_whoever_gives_up_waiting_holds_nobody_up() -> None:
+async def test_a_canceled_waiter_holds_nobody_up() -> None:
     visits, leave = Visits(), asyncio.Event()
     first, second, third = (visits.start("k", name, leave) for name in ("first", "second", "third"))
     await turns()
@@ -93,7 +90,7 @@ async def test_an_error_inside_lets_the_next_one_in() -> None:
     assert kept(locks) == 0
 
 
-async def test_whoever_comes_while_the_last_one_leaves_still_waits_its_turn() -> None:
+async def test_a_waiter_that_arrives_while_the_lock_is_released_waits_its_turn() -> None:
     visits = Visits()
     gates = [asyncio.Event() for _ in range(3)]
     first = visits.start("k", "first", gates[0])

@@ -15,55 +15,17 @@ from dragoman.engine.ports.agent import OutputMetadata
 from dragoman.model.error import InvalidAgentResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import PROGRESS_KEY, Message
-from dragoman.model.state import Role, State
-from dragoman.model.task import Artifact, Task
+from dragoman.model.state import State
 from dragoman.outputs import Ask, Replace, Reply
 from dragoman.server.agent.base import Backend
+
+from .conftest import artifact_updates, yielding
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def yielding(*values: Any) -> Any:
-    async def run(ctx: Any) -> Any:
-        for value in values:
-            yield value
-
-    return run
-
-
-def updates(events: list[Any]) -> list[tuple[str, bool, bool]]:
-    """Text, append and lastChunk of every artifact event."""
-    found = [event for event in events if isinstance(event, ArtifactUpdate)]
-    return [(event.artifact.text, event.append, event.last_chunk) for event in found]
-
-
 # The life of a task
-
-
-@pytest.mark.requirement("S2-6", "S2-82")
-async def test_a_task_is_submitted_then_working_then_completed_and_each_is_an_event(start: Any) -> None:
-    engine = await start(yielding("hello"))
-    records = await engine.stream()
-    assert isinstance(records[0].event, Task)
-    assert [record.state for record in records if record.state] == [State.SUBMITTED, State.WORKING, State.COMPLETED]
-    for record in records[1:]:
-        assert isinstance(record.event, (StatusUpdate, ArtifactUpdate))
-        assert (record.event.task_id, record.event.context_id) == (records[0].event.id, records[0].event.context_id)
-
-
-async def test_records_are_numbered_from_one_without_gaps(start: Any) -> None:
-    engine = await start(yielding("a", {"b": 1}, "c", b"d"))
-    records = await engine.stream()
-    assert [record.generation for record in records] == list(range(1, len(records) + 1))
-
-
-async def test_the_first_event_is_the_task_with_the_callers_message(start: Any) -> None:
-    engine = await start(yielding("hello"))
-    first = (await engine.stream("hi"))[0].event
-    assert first.status.state is State.SUBMITTED
-    assert [message.text for message in first.history] == ["hi"]
-    assert (first.history[0].task_id, first.history[0].context_id) == (first.id, first.context_id)
 
 
 async def test_statuses_are_stamped_with_the_clock(start: Any, clock: Any) -> None:
@@ -88,55 +50,27 @@ async def test_ids_are_random_uuids_and_never_the_same(start: Any) -> None:
 # Text
 
 
-async def test_a_one_chunk_answer_is_sent_once(start: Any) -> None:
-    engine = await start(yielding("hello"))
-    task = await engine.send()
-    assert updates(await engine.journal(task)) == [("hello", False, True)]
-    assert task.artifacts == (Artifact("test-result", (Part(text="hello"),), "test-result"),)
-
-
-@pytest.mark.requirement("S2-83")
-async def test_several_chunks_are_streamed_and_closed_by_the_whole_text(start: Any) -> None:
-    engine = await start(Agent("test", run=yielding("one ", "two ", "three"), closing="whole"))
-    task = await engine.send()
-    assert updates(await engine.journal(task)) == [
-        ("", False, False),  # ADK up to 2.5 takes what does not append for the answer
-        ("one ", True, False),
-        ("two ", True, False),
-        ("three", True, False),
-        ("one two three", False, True),
-    ]
-    assert [part.text for part in task.parts] == ["one two three"]
-
-
-async def test_with_closing_last_the_last_chunk_closes_the_text(start: Any) -> None:
-    engine = await start(Agent("test", run=yielding("one ", "two"), closing="last"))
-    task = await engine.send()
-    assert updates(await engine.journal(task)) == [("one ", False, False), ("two", True, True)]
-    assert task.parts == (Part(text="one two"),)
-
-
 async def test_a_chunk_that_stays_alone_for_a_while_is_closed_too(start: Any, turns: Any) -> None:
     async def run(ctx: Any) -> Any:
         yield "only"
         await turns(3)
 
     whole = await start(Agent("test", run=run, closing="whole"))
-    assert updates(await whole.journal(await whole.send())) == [
+    assert artifact_updates(await whole.journal(await whole.send())) == [
         ("", False, False),
         ("only", True, False),
         ("only", False, True),
     ]
     last = await start(Agent("test", run=run, closing="last"))
     task = await last.send()
-    assert updates(await last.journal(task)) == [("only", False, False), ("", True, True)]
+    assert artifact_updates(await last.journal(task)) == [("only", False, False), ("", True, True)]
     assert task.text == "only"
 
 
 async def test_empty_chunks_are_nothing(start: Any) -> None:
     engine = await start(yielding("", "a", ""))
     task = await engine.send()
-    assert updates(await engine.journal(task)) == [("a", False, True)]
+    assert artifact_updates(await engine.journal(task)) == [("a", False, True)]
 
 
 async def test_no_output_completes_the_task_with_no_artifact(start: Any) -> None:
@@ -274,7 +208,7 @@ async def test_replace_supersedes_the_chunks(start: Any) -> None:
     task = await engine.send()
     assert task.text == "final"
     # "ft" was still held when it was superseded: nobody needs to see it.
-    assert updates(await engine.journal(task)) == [("dra", False, False), ("final", False, True)]
+    assert artifact_updates(await engine.journal(task)) == [("dra", False, False), ("final", False, True)]
 
 
 async def test_text_after_a_replacement_goes_on_from_it(start: Any) -> None:
@@ -297,36 +231,12 @@ async def test_a_replacement_that_is_not_text_is_never_repeated_or_lost(start: A
 # Reply
 
 
-async def test_a_declared_reply_is_a_message_and_no_task(start: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        yield Reply("hi")
-
-    engine = await start(Agent("test", run=run, replies=True))
-    answer = await engine.answer("hello", context="c1")
-    reply = answer.result
-    assert isinstance(reply, Message)
-    assert (reply.text, reply.role, reply.context_id, reply.task_id) == ("hi", Role.AGENT, "c1", None)
-    assert (await engine.list()).tasks == ()
-    records = await engine.stream("hello")
-    assert [type(record.event) for record in records] == [Message]
-    assert records[0].generation == 0
-
-
 async def test_a_reply_may_hold_any_value(start: Any) -> None:
     async def run(ctx: Any) -> Any:
         yield Reply({"n": 1})
 
     engine = await start(run)
     assert (await engine.send()).data == {"n": 1}
-
-
-async def test_an_undeclared_reply_completes_the_task_with_the_message(start: Any) -> None:
-    engine = await start(yielding(Reply("hi")))
-    task = await engine.send()
-    assert isinstance(task, Task)
-    assert task.state is State.COMPLETED
-    assert task.status.message.text == "hi"
-    assert task.text == "hi"
 
 
 async def test_a_reply_after_other_output_is_the_agents_mistake(start: Any, caplog: Any) -> None:
@@ -450,38 +360,6 @@ async def test_a_caller_who_polls_sees_the_last_fifty_progress_messages(start: A
     assert ended.text == "done"
 
 
-async def test_each_progress_message_is_an_event_with_its_measure(start: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        await ctx.progress("half", done=1, total=2)
-        await ctx.progress("more")
-        yield "done"
-
-    engine = await start(run)
-    task = await engine.send()
-    progress = [
-        event for event in await engine.journal(task) if isinstance(event, StatusUpdate) and event.status.message
-    ]
-    assert [(event.status.state, event.status.message.text) for event in progress] == [
-        (State.WORKING, "half"),
-        (State.WORKING, "more"),
-    ]
-    assert [event.metadata for event in progress] == [{"done": 1, "total": 2}, None]
-
-
-async def test_an_artifact_can_be_sent_in_pieces_exactly_as_given(start: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        one, two = Artifact("a", (Part(text="1"),), "n"), Artifact("a", (Part(text="2"),))
-        await ctx.update_artifact(one, last_chunk=False)
-        await ctx.update_artifact(two, append=True)
-        if False:
-            yield
-
-    engine = await start(run)
-    task = await engine.send()
-    assert updates(await engine.journal(task)) == [("1", False, False), ("2", True, True)]
-    assert task.artifacts == (Artifact("a", (Part(text="12"),), "n"),)
-
-
 async def test_a_side_artifact_that_cannot_be_written_is_an_error_where_it_was_sent(start: Any) -> None:
     async def run(ctx: Any) -> Any:
         with pytest.raises(TypeError):
@@ -518,26 +396,19 @@ async def test_a_pause_shows_the_question_with_its_details_and_ends_the_run(star
     assert engine.left() == {}
 
 
-async def test_an_authorization_is_waited_for_in_a_state_of_its_own(start: Any) -> None:
-    engine = await start(yielding(Ask("log in", auth=True)))
-    task = await engine.send()
-    assert task.state is State.AUTH_REQUIRED
-    assert task.question == "log in"
-
-
 async def test_a_reference_that_is_not_json_fails_the_task(start: Any) -> None:
     engine = await start(yielding(Ask("?", ref=object())))
     assert (await engine.send()).state is State.FAILED
 
 
 async def test_a_text_of_a_frameworks_own_kind_is_a_text(start: Any) -> None:
-    class Said(str):
+    class FrameworkText(str):
         pass
 
-    engine = await start(yielding(Said("Hel"), Said("lo")))
+    engine = await start(yielding(FrameworkText("Hel"), FrameworkText("lo")))
     task = await engine.send("go")
     assert [artifact.text for artifact in task.artifacts] == ["Hello"]
-    engine = await start(yielding(Replace(Said("Hello"))))
+    engine = await start(yielding(Replace(FrameworkText("Hello"))))
     assert [artifact.text for artifact in (await engine.send("go")).artifacts] == ["Hello"]
 
 

@@ -32,7 +32,7 @@ ME = CallContext()
 
 
 class Agent:
-    """Asks once, or works until it is told to stop."""
+    """Asks once, or works until it is canceled."""
 
     name = "owned"
     extensions = ()
@@ -141,7 +141,7 @@ async def test_a_task_that_somebody_else_has_is_not_answered_here(engine: Any) -
     assert (kept.state, kept.generation) == (State.INPUT_REQUIRED, task.generation)
 
 
-async def test_whoever_loses_a_task_stops_and_writes_nothing_more(engine: Any) -> None:
+async def test_a_run_that_loses_its_task_stops_and_writes_nothing_more(engine: Any) -> None:
     service, store, agent, _, clock = engine
     task = (await service.send(ME, message("work", wait=False))).result
     await agent.begun.wait()

@@ -23,6 +23,8 @@ from dragoman.model.message import ERROR_KEY
 from dragoman.server.agent.base import Backend
 from dragoman.testing import served
 
+from .conftest import raising
+
 
 class QuotaUsedUp(A2AError):
     """An error of the agent's own."""
@@ -30,15 +32,6 @@ class QuotaUsedUp(A2AError):
     code = -32050
     reason = "QUOTA_USED_UP"
     text = "No more credits"
-
-
-def raising(error: BaseException, *before: Any) -> Any:
-    async def run(ctx: Context) -> Any:
-        for value in before:
-            yield value
-        raise error
-
-    return run
 
 
 def mark_of(task: Any) -> dict[str, Any]:
@@ -158,7 +151,7 @@ async def test_a_repeat_gets_the_task_that_the_first_message_made(start: Any) ->
     assert began == ["go"]
 
 
-async def test_who_repeats_while_the_first_still_waits_gets_the_task_too(start: Any) -> None:
+async def test_a_repeat_while_the_first_request_waits_gets_the_task_too(start: Any) -> None:
     go = asyncio.Event()
 
     async def run(ctx: Context) -> Any:
@@ -250,25 +243,6 @@ async def test_the_log_keeps_internal_errors_only(start: Any, caplog: Any) -> No
         with pytest.raises(type(error)):
             await engine.send()
         assert (error.message in caplog.text) is logged
-
-
-async def test_a_canceled_task_stays_canceled(start: Any) -> None:
-    began = asyncio.Event()
-
-    async def run(ctx: Context) -> Any:
-        try:
-            began.set()
-            await asyncio.Event().wait()
-            yield
-        finally:
-            raise InvalidParams("too late")
-
-    engine = await start(run)
-    sending = engine.sending()
-    await began.wait()
-    (task,) = (await engine.list()).tasks
-    await engine.cancel(task)
-    assert (await sending).state is State.CANCELED
 
 
 async def test_metadata_of_failures_stays_beside_it(start: Any) -> None:

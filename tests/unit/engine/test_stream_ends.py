@@ -1,4 +1,4 @@
-"""Whoever wants to know how a stream ends is told once, when nobody reads it any more."""
+"""The callback for the end of a stream is called once, when nobody reads it any more."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ME = CallContext()
 
 
 class Ends:
-    """What was told of the ends of streams: the kind of exception, and whether the last batch was reached."""
+    """The reported ends of streams: the kind of exception, and whether the last batch was reached."""
 
     def __init__(self) -> None:
         self.reports: list[tuple[type[BaseException] | None, bool]] = []

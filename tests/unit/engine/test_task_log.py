@@ -9,7 +9,6 @@ import os
 import pty
 import re
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,15 +28,6 @@ LINE = re.compile(r"[0-9a-f-]{8}  (\S+) +(\S+) +(\d+ ms|\d+\.\d s)  +(\d+ B|[\d.
 def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.INFO, "dragoman.task")
     return caplog
-
-
-@pytest.fixture
-def restored() -> Iterator[None]:
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
 
 
 def agent_of_all_ends() -> Agent:
@@ -64,7 +54,6 @@ def columns(text: str) -> tuple[str, ...]:
     return found.groups()
 
 
-@pytest.mark.asyncio
 async def test_every_end_and_every_pause_has_a_line(lines: pytest.LogCaptureFixture, until: Any) -> None:
     async with Client(agent_of_all_ends()) as client:
         await client.send("hello")
@@ -91,7 +80,6 @@ async def test_every_end_and_every_pause_has_a_line(lines: pytest.LogCaptureFixt
     assert vars(records[0])["seconds"] >= 0
 
 
-@pytest.mark.asyncio
 async def test_a_task_that_is_cut_off_has_no_line(lines: pytest.LogCaptureFixture) -> None:
     agent = Agent("endless")
 
@@ -121,7 +109,6 @@ def test_the_line_names_the_user_or_the_address(lines: pytest.LogCaptureFixture)
     assert (columns(second.getMessage())[-1], vars(second)["user"]) == ("ada", "ada")
 
 
-@pytest.mark.asyncio
 async def test_a_busy_server_counts_what_it_does_not_list(
     start: Any, clock: Clock, lines: pytest.LogCaptureFixture
 ) -> None:
@@ -137,7 +124,7 @@ async def test_a_busy_server_counts_what_it_does_not_list(
 
 
 def test_a_terminal_gets_short_lines_and_a_pipe_whole_ones(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], restored: None
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -171,7 +158,7 @@ def test_a_terminal_gets_short_lines_and_a_pipe_whole_ones(
     assert re.fullmatch(dim + "other: news", other)
 
 
-def test_quiet_logs_nothing_below_a_warning(capsys: pytest.CaptureFixture[str], restored: None) -> None:
+def test_quiet_logs_nothing_below_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     configure("text", "debug", quiet=True)
     logging.getLogger("dragoman.task").info("a task")
     logging.getLogger("dragoman.engine").warning("a warning")

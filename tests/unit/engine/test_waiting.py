@@ -15,35 +15,20 @@ from dragoman.engine.execute.runner import CANCEL_GRACE_SECONDS
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ServerError
 from dragoman.model.state import State
-from dragoman.outputs import Ask, Reply
+from dragoman.outputs import Ask
 from dragoman.sync import Context as SyncContext
 
+from .conftest import Gate
+
 DRAIN = EngineSettings(drain=30)
-
-
-class Gate:
-    """An agent that goes on when it is let."""
-
-    def __init__(self) -> None:
-        self.open = asyncio.Event()
-        self.stopped = 0
-
-    async def run(self, ctx: Any) -> Any:
-        try:
-            await self.open.wait()
-        except asyncio.CancelledError:
-            self.stopped += 1
-            raise
-        yield "done"
 
 
 # Long polls
 
 
-async def test_a_long_poll_gives_up_after_its_time_with_the_task_as_it_is(start: Any, clock: Any, turns: Any) -> None:
+async def test_a_long_poll_gives_up_after_its_time_with_the_task_as_it_is(start: Any, clock: Any) -> None:
     engine = await start(Gate().run, settings=EngineSettings(long_poll=30, drain=0))
-    task = await engine.send(wait=False)
-    task = await engine.until_state(task, State.WORKING)
+    task = await engine.begin()
     getting = asyncio.create_task(engine.get(task, current_generation=task.generation))
     await clock.advance(29.9)
     assert not getting.done()
@@ -52,23 +37,9 @@ async def test_a_long_poll_gives_up_after_its_time_with_the_task_as_it_is(start:
     assert "listeners" not in engine.left()
 
 
-async def test_a_long_poll_of_a_parked_task_hears_of_its_answer(start: Any, turns: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        yield Ask("?") if ctx.resume is None else "done"
-
-    engine = await start(run)
-    task = await engine.send()
-    await engine.idle()
-    getting = asyncio.create_task(engine.get(task, current_generation=task.generation))
-    await turns()
-    await engine.send("3", task=task)
-    assert (await getting).generation > task.generation
-
-
 async def test_a_caller_who_leaves_a_long_poll_is_forgotten(start: Any, clock: Any, turns: Any) -> None:
     engine = await start(Gate().run)
-    task = await engine.send(wait=False)
-    task = await engine.until_state(task, State.WORKING)
+    task = await engine.begin()
     getting = asyncio.create_task(engine.get(task, current_generation=task.generation))
     await turns()
     getting.cancel()
@@ -78,22 +49,6 @@ async def test_a_caller_who_leaves_a_long_poll_is_forgotten(start: Any, clock: A
 
 
 # Stopping
-
-
-async def test_stopping_lets_runs_finish_and_tells_their_callers(start: Any, clock: Any, turns: Any) -> None:
-    agent = Gate()
-    engine = await start(agent.run, settings=DRAIN)
-    sending, streaming = engine.sending("a"), asyncio.create_task(engine.stream("b"))
-    await turns()
-    closing = asyncio.create_task(engine.service.close())
-    await clock.advance(29)
-    assert not closing.done()
-    agent.open.set()
-    await closing
-    assert (await sending).state is State.COMPLETED
-    assert (await streaming)[-1].state is State.COMPLETED
-    assert agent.stopped == 0
-    assert clock.pending == 0
 
 
 async def test_runs_that_wait_for_their_conversation_get_their_time_too(start: Any, clock: Any, turns: Any) -> None:
@@ -108,7 +63,7 @@ async def test_runs_that_wait_for_their_conversation_get_their_time_too(start: A
     assert [(await one).state for one in sending] == [State.COMPLETED] * 3
 
 
-async def test_a_stopping_server_takes_no_new_messages(start: Any, clock: Any, turns: Any) -> None:
+async def test_a_stopping_server_takes_no_new_messages(start: Any, turns: Any) -> None:
     agent = Gate()
     engine = await start(agent.run, settings=DRAIN)
     sending = engine.sending()
@@ -126,7 +81,7 @@ async def test_a_stopping_server_takes_no_new_messages(start: Any, clock: Any, t
     assert (await sending).state is State.COMPLETED
 
 
-async def test_what_is_left_after_the_time_is_cancelled_and_its_callers_are_told(
+async def test_runs_left_after_the_drain_time_are_cancelled_and_their_callers_get_the_error(
     start: Any, clock: Any, turns: Any
 ) -> None:
     agent = Gate()
@@ -153,12 +108,8 @@ async def test_what_is_left_after_the_time_is_cancelled_and_its_callers_are_told
     assert interrupted < {task.id for task in tasks}
 
 
-async def test_a_run_that_might_still_reply_is_told_as_well(start: Any, turns: Any) -> None:
-    async def run(ctx: Any) -> Any:
-        await asyncio.Event().wait()
-        yield Reply("never")
-
-    engine = await start(Agent("test", run=run, replies=True))
+async def test_callers_of_a_run_that_might_still_reply_get_the_error_too(start: Any, turns: Any) -> None:
+    engine = await start(Agent("test", run=Gate().run, replies=True))
     sending = [engine.sending(), asyncio.create_task(engine.stream())]
     await turns()
     await engine.service.close()
@@ -169,15 +120,14 @@ async def test_a_run_that_might_still_reply_is_told_as_well(start: Any, turns: A
 
 async def test_long_polls_end_when_the_server_stops(start: Any, turns: Any) -> None:
     engine = await start(Gate().run)
-    task = await engine.send(wait=False)
-    task = await engine.until_state(task, State.WORKING)
+    task = await engine.begin()
     getting = asyncio.create_task(engine.get(task, current_generation=task.generation))
     await turns()
     await engine.service.close()
     assert (await getting).id == task.id
 
 
-async def test_whoever_asks_in_the_moment_a_run_was_given_up_is_told(start: Any, turns: Any) -> None:
+async def test_a_message_sent_while_its_run_is_given_up_gets_the_error(start: Any, turns: Any) -> None:
     for wait_for in range(12):
         engine = await start(Gate().run)
         task = await engine.send(wait=False)

@@ -102,7 +102,7 @@ def test_signatures_and_what_1_0_does_not_know_are_part_of_neither_form():
         ),
     ],
 )
-def test_the_specification_keeps_what_is_required_or_said(fields: dict[str, Any], kept: dict[str, Any]):
+def test_the_specification_keeps_required_and_present_fields(fields: dict[str, Any], kept: dict[str, Any]):
     # As text: 0 and false are equal in Python.
     assert canonical(specification_form(card(**fields))) == canonical(card(**kept))
 

@@ -207,7 +207,7 @@ def test_what_the_signature_does_not_cover_is_not_in_the_verified_card():
     assert verify_card(card, SIGNER.jwks()).card == CARD
 
 
-def test_a_signature_that_leaves_out_the_security_schemes_is_refused_and_the_reason_is_told():
+def test_a_signature_that_leaves_out_the_security_schemes_is_refused_with_the_reason():
     bare = {name: value for name, value in CARD.items() if name != "securitySchemes"}
     signature = sign_card(bare, SIGNER)
     assert verify_card(bare | {"signatures": [signature]}, SIGNER.jwks()).card == bare
@@ -283,7 +283,7 @@ def test_an_entry_that_is_no_signature_is_refused_and_does_not_spoil_the_next(en
     assert verify_card(CARD | {"signatures": [bad, good]}, SIGNER.jwks()).kid == SIGNER.kid
 
 
-def test_an_unknown_key_is_told_from_a_broken_signature():
+def test_an_unknown_key_and_a_broken_signature_are_different_errors():
     assert refused(signed(), OTHER.jwks()).reason == "UNKNOWN_KEY"
     assert refused(signed() | {"name": "else"}).reason == "BAD_SIGNATURE"
     mixed = CARD | {"signatures": [sign_card(CARD, OTHER), sign_card(SPARSE, SIGNER)]}

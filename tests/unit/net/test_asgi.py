@@ -77,7 +77,7 @@ async def test_many_first_requests_start_the_app_once_and_wait_until_it_has() ->
     assert (app.started, app.stopped) == (1, 1)
 
 
-async def test_an_app_that_does_not_start_is_told_every_time() -> None:
+async def test_an_app_that_does_not_start_is_an_error_every_time() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         assert scope["type"] == "lifespan"
         await receive()
@@ -140,16 +140,16 @@ async def test_an_app_that_says_nothing_is_given_up_after_the_silence() -> None:
         await http.close()
 
 
-async def test_chunks_come_as_they_are_said_and_an_app_ahead_of_its_reader_waits() -> None:
-    said = 0
+async def test_chunks_arrive_as_they_are_sent_and_an_app_ahead_of_its_reader_waits() -> None:
+    sent = 0
 
     async def endless(receive: Any, send: Any, app: App) -> None:
-        nonlocal said
+        nonlocal sent
         await send(START)
         try:
             while True:
                 await send({"type": "http.response.body", "body": b"x", "more_body": True})
-                said += 1
+                sent += 1
         except OSError:
             app.gone.set()
 
@@ -160,7 +160,7 @@ async def test_chunks_come_as_they_are_said_and_an_app_ahead_of_its_reader_waits
     assert await anext(chunks) == b"x"
     for _ in range(200):
         await asyncio.sleep(0)
-    assert said < 100
+    assert sent < 100
     await response.close()
     async with asyncio.timeout(10):
         await app.gone.wait()

@@ -35,11 +35,11 @@ async def http(request: Any) -> Any:
 
 @pytest.mark.requirement("S2-49")
 async def test_a_request_goes_out_as_it_is_and_its_answer_comes_back(http: HttpClient) -> None:
-    async with Stub(lambda _: reply(b"hello", 201, "text/plain", X_Said="yes")) as stub:
+    async with Stub(lambda _: reply(b"hello", 201, "text/plain", X_Reply="yes")) as stub:
         request = HttpRequest("POST", f"{stub.url}/a%2Fb%41?q=%20x", {"X-Own": "1"}, b"body")
         response = await http.send(request)
         assert (response.status, await response.read()) == (201, b"hello")
-        assert response.headers["x-said"] == response.headers.get("X-SAID") == "yes"
+        assert response.headers["x-reply"] == response.headers.get("X-REPLY") == "yes"
         (got,) = stub.got
         assert (got.method, got.path, got.body) == ("POST", "/a%2Fb%41?q=%20x", b"body")
         assert got.headers["x-own"] == "1"
@@ -90,7 +90,7 @@ async def test_chunks_come_as_they_arrive(http: HttpClient) -> None:
             await anext(chunks)
 
 
-async def test_who_leaves_early_closes_the_connection(http: HttpClient) -> None:
+async def test_leaving_a_response_early_closes_the_connection(http: HttpClient) -> None:
     async with asyncio.timeout(10), Stub(lambda _: After(head(200, "text/event-stream") + b"one", Hold)) as stub:
         response = await http.send(HttpRequest("GET", stub.url))
         async for chunk in response.chunks():
@@ -113,14 +113,14 @@ async def test_a_canceled_request_leaves_nothing_behind(http: HttpClient) -> Non
 
 
 @pytest.mark.parametrize(
-    "said", [Hold, After(head() + b"he", Hold)], ids=["no answer yet", "in the middle of an answer"]
+    "response", [Hold, After(head() + b"he", Hold)], ids=["no answer yet", "in the middle of an answer"]
 )
-async def test_closing_the_client_ends_a_request_in_flight(http: HttpClient, said: Any) -> None:
+async def test_closing_the_client_ends_a_request_in_flight(http: HttpClient, response: Any) -> None:
     arrived = asyncio.Event()
 
     def answer(_: Any) -> Any:
         arrived.set()
-        return said
+        return response
 
     async def ask() -> bytes:
         return await (await http.send(HttpRequest("GET", stub.url))).read()
@@ -159,7 +159,7 @@ async def test_silence_is_counted_anew_with_every_word(http: HttpClient) -> None
 @pytest.mark.parametrize(
     "url", ["ftp://127.0.0.1/", "http://", "http://[::1", "http://127.0.0.1:99999", "nothing", "http:///x", "unix://a"]
 )
-async def test_what_is_no_address_is_told(http: HttpClient, url: str) -> None:
+async def test_an_invalid_address_is_an_error(http: HttpClient, url: str) -> None:
     with pytest.raises(CannotConnect) as caught:
         await http.send(HttpRequest("GET", url))
     assert (caught.value.reason, caught.value.arrived) == ("BAD_ADDRESS", False)
@@ -188,7 +188,7 @@ async def test_a_url_cannot_bring_a_header(http: HttpClient) -> None:
             assert got.path.isascii()
 
 
-async def test_an_answer_in_a_coding_nobody_knows_is_told_and_the_connection_closed(http: HttpClient) -> None:
+async def test_an_unknown_content_coding_is_an_error_and_closes_the_connection(http: HttpClient) -> None:
     for coding, body in (("magic", b"hello"), ("gzip", b"no gzip at all")):
         start = head(200, Content_Encoding=coding, Content_Length="100000") + body
         async with asyncio.timeout(10), Stub(lambda _, start=start: After(start, Hold)) as stub:
@@ -333,8 +333,8 @@ async def test_a_header_that_comes_many_times_is_one_header(http: HttpClient) ->
 async def test_trailers_are_no_headers_and_have_an_end() -> None:
     http = SocketClient()
     start = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"
-    said = [start + b"X-Late: yes\r\n\r\n", start + b"X-Late: yes\r\n" * 20_000 + b"\r\n"]
-    async with Stub(lambda _: said.pop(0)) as stub:
+    responses = [start + b"X-Late: yes\r\n\r\n", start + b"X-Late: yes\r\n" * 20_000 + b"\r\n"]
+    async with Stub(lambda _: responses.pop(0)) as stub:
         response = await http.send(HttpRequest("GET", stub.url))
         assert await response.read() == b"ok"
         assert "x-late" not in response.headers

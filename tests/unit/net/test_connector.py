@@ -9,12 +9,14 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 import trustme
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
+from support.web_app import serving
 
 from dragoman.net.connector import GuardedConnector, GuardedResolver
 from dragoman.net.guard import AddressForbidden, AddressGuard
@@ -72,24 +74,16 @@ class Web:
 
 
 @asynccontextmanager
-async def serving(tls: ssl.SSLContext | None = None) -> AsyncGenerator[Web, None]:
+async def opened(tls: ssl.SSLContext | None = None) -> AsyncGenerator[Web]:
     here = Web()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", here.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-        await site.start()
-        here.port = runner.addresses[0][1]
+    async with serving([web.route("*", "/{path:.*}", here.answer)], tls) as url:
+        here.port = urlsplit(url).port or 0
         yield here
-    finally:
-        await runner.cleanup()
 
 
 @pytest.fixture
 async def here() -> AsyncIterator[Web]:
-    async with serving() as each:
+    async with opened() as each:
         yield each
 
 
@@ -170,8 +164,8 @@ async def test_a_name_without_an_address_is_no_such_host(sockets: Sockets) -> No
 async def test_all_who_wait_for_one_look_up_are_refused(sockets: Sockets) -> None:
     names = Names(["192.168.1.1"])
     async with session(names, sockets) as http:
-        said = await asyncio.gather(*(get(http, "http://slow.example/") for _ in range(5)), return_exceptions=True)
-    assert [type(each) for each in said] == [AddressForbidden] * 5
+        outcomes = await asyncio.gather(*(get(http, "http://slow.example/") for _ in range(5)), return_exceptions=True)
+    assert [type(each) for each in outcomes] == [AddressForbidden] * 5
     assert sockets.asked == []
 
 
@@ -193,7 +187,7 @@ async def test_tls_still_asks_for_the_certificate_of_the_name(sockets: Sockets) 
     authority.issue_cert("hooks.example").configure_cert(server)
     client = ssl.create_default_context()
     authority.configure_trust(client)
-    async with serving(server) as here, session(Names(["127.0.0.1"]), sockets, "127.0.0.1", ssl=client) as http:
+    async with opened(server) as here, session(Names(["127.0.0.1"]), sockets, "127.0.0.1", ssl=client) as http:
         assert await get(http, f"https://hooks.example:{here.port}/") == "here"
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await get(http, f"https://other.example:{here.port}/")
@@ -273,7 +267,7 @@ async def test_a_redirect_is_not_followed_to_the_metadata_service(here: Web, soc
 
 @pytest.fixture
 async def proxy(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Web]:
-    async with serving() as each:
+    async with opened() as each:
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):

@@ -57,8 +57,8 @@ async def test_the_doctor_says_what_a_standby_promises(pair: PostgresPair, monke
     pair.standby.send_signal(signal.SIGSTOP)
     commit = asyncio.ensure_future(stranger.execute("INSERT INTO words VALUES ('hello')"))
     async with asyncio.timeout(10):
-        while not (told := await says(primary)).startswith("FAIL 1 commit waits for a standby"):
-            assert told == "ok 1, 1 of them synchronous"
+        while not (finding := await says(primary)).startswith("FAIL 1 commit waits for a standby"):
+            assert finding == "ok 1, 1 of them synchronous"
     assert not commit.done()
     pair.standby.send_signal(signal.SIGCONT)
     await commit

@@ -259,7 +259,7 @@ def test_every_event_loop_has_channels_of_its_own() -> None:
 # -- what goes wrong on the way --------------------------------------------------------------------------------------
 
 
-async def test_nobody_there_is_said_at_once_and_tried_anew_each_time(http: SocketClient) -> None:
+async def test_a_refused_connection_is_an_error_at_once_and_the_next_call_connects_again(http: SocketClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(CannotConnect, match=r"nobody answers at grpc://127.0.0.1.*connection refused") as caught:
@@ -284,7 +284,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for(http: SocketClient) 
         assert caught.value.arrived is False
 
 
-async def test_who_waits_longer_for_a_connection_is_not_hurt_by_who_gives_up(http: SocketClient) -> None:
+async def test_a_connection_timeout_of_one_call_does_not_end_the_others(http: SocketClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"grpc://127.0.0.1:{silent.getsockname()[1]}/a.B/Echo"
         patient = asyncio.ensure_future(http.send(call(url, connect_timeout=None)))
@@ -360,7 +360,7 @@ async def _read(http: SocketClient, request: HttpRequest) -> bytes:
     return await (await http.send(request)).read()
 
 
-async def test_what_is_no_grpc_server_is_said(http: SocketClient) -> None:
+async def test_a_server_without_grpc_is_an_error_that_says_so(http: SocketClient) -> None:
     async def http1(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
         await writer.drain()
@@ -467,7 +467,7 @@ async def test_a_certificate_of_the_caller_opens_a_server_that_wants_one(tls: An
         await client.close()
 
 
-async def test_a_context_of_python_cannot_be_used_and_that_is_said() -> None:
+async def test_an_ssl_context_is_refused_with_what_to_pass() -> None:
     client = SocketClient(verify=ssl.create_default_context())
     with pytest.raises(ConfigError, match="cannot be used over gRPC: give verify="):
         await client.send(call("grpcs://127.0.0.1:1/a.B/Echo"))

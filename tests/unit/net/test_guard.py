@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.model.error import ConfigError, DragomanError
@@ -24,6 +24,8 @@ CLOSED_6 = [
     "::/8", "100::/64", "64:ff9b:1::/48", "2001::/32", "2001:2::/48", "2001:10::/28", "2001:db8::/32", "2002::/16",
     "3fff::/20", "4000::/3", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
 ]  # fmt: skip
+# Addresses of metadata services, in whatever network they are.
+METADATA = ["169.254.169.254", "169.254.170.2", "168.63.129.16", "100.100.100.200", "fd00:ec2::254"]
 # What the regional registries give out.
 GIVEN_OUT = ["2001:200::/23", "2400::/12", "2600::/12", "2800::/12", "2a00::/12", "2c00::/12"]
 
@@ -44,62 +46,18 @@ def refused(url: str, guard: AddressGuard = GUARD) -> AddressForbidden:
 # -- forms of SSRF ---------------------------------------------------------------------------------------------------
 
 ATTACKS = {
-    "loopback": "http://127.0.0.1/",
-    "loopback, not the first": "http://127.255.3.9:8080/",
-    "loopback, IPv6": "http://[::1]/",
-    "loopback, all of IPv6": "http://[0000:0000:0000:0000:0000:0000:0000:0001]/",
-    "private": "https://10.1.2.3/hook",
-    "private, in the middle": "http://172.31.255.255/",
-    "private, at home": "http://192.168.0.1/",
-    "private, IPv6": "http://[fd12:3456::1]/",
-    "site-local": "http://[fec0::1]/",
-    "link-local": "http://169.254.1.1/",
-    "link-local, IPv6": "http://[fe80::1]/",
     "a zone": "http://[fe80::1%25eth0]/",
     "a zone on a public address": "http://[2600::1%25eth0]/",
-    "metadata": "http://169.254.169.254/latest/meta-data/",
-    "metadata, IPv6": "http://[fd00:ec2::254]/",
-    "metadata of containers": "http://169.254.170.2/v2/credentials",
-    "metadata on a public address": "http://168.63.129.16/",
-    "metadata in a shared network": "http://100.100.100.200/",
     "metadata by name": "http://metadata.google.internal/computeMetadata/v1/",
     "metadata by short name": "http://metadata/",
     "metadata by another name": "http://metadata.goog/",
     "metadata by an old name": "http://instance-data/latest",
-    "unspecified": "http://0.0.0.0:8080/",
-    "unspecified, IPv6": "http://[::]:8080/",
-    "this network": "http://0.1.2.3/",
-    "multicast": "http://224.0.0.1/",
-    "multicast, IPv6": "http://[ff02::1]/",
-    "broadcast": "http://255.255.255.255/",
-    "reserved": "http://240.0.0.1/",
-    "a carrier's": "http://100.64.0.1/",
-    "benchmarking": "http://198.18.0.1/",
-    "documentation": "http://203.0.113.5/",
-    "documentation, IPv6": "http://[2001:db8::1]/",
-    "mapped": "http://[::ffff:127.0.0.1]/",
-    "mapped, in hexadecimal": "http://[::ffff:a9fe:a9fe]/",
-    "compatible": "http://[::127.0.0.1]/",
-    "6to4": "http://[2002:7f00:1::]/",
-    "NAT64": "http://[64:ff9b::10.0.0.1]/",
-    "NAT64 of one's own": "http://[64:ff9b:1::10.0.0.1]/",
-    "Teredo": "http://[2001:0:4136:e378:8000:63bf:80ff:fffe]/",
-    "decimal": "http://2130706433/",
-    "octal": "http://017700000001/",
-    "octal, dotted": "http://0177.0.0.1/",
-    "hexadecimal": "http://0x7f000001/",
-    "hexadecimal, dotted": "http://0x7F.0x0.0x0.0x1/",
-    "two numbers": "http://127.1/",
-    "two numbers, mixed": "http://0x7f.1/",
     "three numbers": "http://127.0.1/",
     "zero": "http://0/",
     "nothing but 0x": "http://0x/",
-    "full-width digits": "http://\uff11\uff12\uff17.\uff10.\uff10.\uff11/",
     "full-width dots": "http://127\uff0e0\uff0e0\uff0e1/",
-    "ideographic dots": "http://127。0。0。1/",
     "circled digits": "http://①②⑦.⓪.⓪.①/",
     "circled letters": "http://ⓛⓞⓒⓐⓛⓗⓞⓢⓣ/",
-    "a trailing dot": "http://127.0.0.1./",
     "localhost": "http://localhost:6379/",
     "LOCALHOST": "http://LocalHost/",
     "localhost with dots": "http://localhost../",
@@ -180,7 +138,7 @@ def test_a_refusal_names_the_host_and_the_setting() -> None:
     assert (error.host, error.address) == ("2130706433", "127.0.0.1")
 
 
-def test_a_refusal_names_the_setting_of_whoever_asks() -> None:
+def test_a_refusal_names_the_setting_of_its_caller() -> None:
     assert "with --allow localhost" in str(refused("http://localhost/", AddressGuard(setting="--allow")))
 
 
@@ -202,9 +160,9 @@ def test_a_refusal_holds_no_secret_of_the_url(url: str) -> None:
 
 
 def test_a_refusal_is_one_short_line() -> None:
-    told = str(refused("http://" + "a\r\n\x1b[31m" * 1000))
-    assert told.isprintable()
-    assert len(told) < 300
+    message = str(refused("http://" + "a\r\n\x1b[31m" * 1000))
+    assert message.isprintable()
+    assert len(message) < 300
 
 
 # -- addresses -------------------------------------------------------------------------------------------------------
@@ -225,22 +183,39 @@ def spellings(address: IPv4Address) -> list[str]:
     ]  # fmt: skip
 
 
-@given(within(*CLOSED_4))
-@example(int(IPv4Address("169.254.169.254")))
-def test_every_ipv4_address_inside_is_refused_in_every_spelling(value: int) -> None:
-    for host in spellings(IPv4Address(value)):
+def check_ipv4(address: IPv4Address) -> None:
+    """An address is refused in every spelling."""
+    for host in spellings(address):
         assert "--push-allow" in str(refused(f"http://{host}/")), host
         with pytest.raises(AddressForbidden):
             GUARD.check_address(host.strip("[]"), "hooks.example", 80)
 
 
-@given(within(*CLOSED_6))
-def test_every_ipv6_address_inside_is_refused_in_every_spelling(value: int) -> None:
-    address = IPv6Address(value)
+def check_ipv6(address: IPv6Address) -> None:
+    """An address is refused in every spelling."""
     for text in (str(address), str(address).upper(), address.exploded):
         assert "--push-allow" in str(refused(f"http://[{text}]/"))
         with pytest.raises(AddressForbidden, match="--push-allow"):
             GUARD.check_address(text, "hooks.example", 80)
+
+
+@pytest.mark.parametrize("network", [*CLOSED_4, *CLOSED_6, *METADATA])
+def test_a_closed_network_is_refused_from_its_first_to_its_last_address(network: str) -> None:
+    for address in {ip_network(network)[0], ip_network(network)[-1]}:
+        if isinstance(address, IPv4Address):
+            check_ipv4(address)
+        else:
+            check_ipv6(address)
+
+
+@given(within(*CLOSED_4).map(IPv4Address))
+def test_every_ipv4_address_inside_is_refused_in_every_spelling(address: IPv4Address) -> None:
+    check_ipv4(address)
+
+
+@given(within(*CLOSED_6).map(IPv6Address))
+def test_every_ipv6_address_inside_is_refused_in_every_spelling(address: IPv6Address) -> None:
+    check_ipv6(address)
 
 
 @given(st.integers(0, 2**32 - 1).map(IPv4Address), st.integers(1, 65535))
@@ -356,12 +331,12 @@ def test_a_metadata_service_is_never_reached_by_a_name_that_is_allowed(ip: str) 
 
 
 @given(within("0.0.0.0/0").map(IPv4Address) | within("::/0").map(IPv6Address))
-def test_who_allows_every_address_gets_every_address(address: IPv4Address | IPv6Address) -> None:
+def test_a_guard_that_allows_every_address_lets_every_address_through(address: IPv4Address | IPv6Address) -> None:
     assert OPEN.check_address(str(address), "hooks.example", 80) is None
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "reason"),
     [
         ("", "not a host name"),
         ("*", "0.0.0.0/0"),
@@ -383,8 +358,8 @@ def test_who_allows_every_address_gets_every_address(address: IPv4Address | IPv6
         ("localhost,127.0.0.1", "not a host name"),
     ],
 )
-def test_an_entry_that_cannot_be_read_is_told_with_its_setting(entry: str, told: str) -> None:
+def test_an_invalid_entry_is_an_error_with_its_setting(entry: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         AddressGuard(["example.com", entry])
     assert str(caught.value).startswith(f"--push-allow {entry.rpartition('@')[2]}")
-    assert told in str(caught.value)
+    assert reason in str(caught.value)

@@ -96,7 +96,7 @@ async def test_a_session_has_its_settings_and_those_of_the_url_come_first(postgr
         (lambda url: f"{url}?connect_timeout=soon", "is not a number of seconds"),
     ],
 )
-def test_what_a_server_refuses_is_said_with_what_to_do(change: object, words: str, postgres_url: str) -> None:
+def test_a_refusal_of_the_server_is_an_error_with_what_to_do(change: object, words: str, postgres_url: str) -> None:
     url = change(postgres_url)  # type: ignore[operator]
     with pytest.raises(ConfigError, match=words):
         asyncio.run(connect(url))
@@ -111,7 +111,7 @@ async def test_a_server_that_is_not_there_can_come_back(unused_tcp_port: int) ->
         await connect("postgresql://me@no.such.host.invalid/tasks")
 
 
-async def test_whoever_gives_up_a_transaction_does_not_wait_for_its_rollback(postgres_url: str) -> None:
+async def test_canceling_a_transaction_does_not_wait_for_its_rollback(postgres_url: str) -> None:
     one, other = await connect(postgres_url), await connect(postgres_url)
     process = one.get_server_pid()
 
@@ -225,7 +225,7 @@ async def test_tls_is_as_strict_as_the_url_says(guarded_server: tuple[str, Path]
         assert "s3cr3t" not in str(error.value), options
 
 
-async def test_a_wrong_password_is_said_and_not_repeated(guarded_server: tuple[str, Path]) -> None:
+async def test_a_wrong_password_is_an_error_that_does_not_show_it(guarded_server: tuple[str, Path]) -> None:
     url = guarded_server[0].replace("postgres@", "postgres:wr0ng%21@")
     with pytest.raises(ConfigError, match=r"refuses the login: .*: check user and password") as error:
         await connect(url)

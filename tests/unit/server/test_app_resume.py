@@ -53,7 +53,7 @@ def _read(url: str) -> str:
 
 
 @pytest.mark.parametrize("wrong", ["", "t", "a.b", "a.dHdv", "x." + "é", "\ud800", None, 7])
-async def test_what_is_no_handle_is_told_what_is(wrong: Any) -> None:
+async def test_an_invalid_handle_is_refused_with_what_a_handle_is(wrong: Any) -> None:
     app = Server(agent_that_asks("one"), store="memory:").app()
     try:
         with pytest.raises(InvalidParams, match=r"takes the handle that ask_auth gives to url=.*a task id") as no:

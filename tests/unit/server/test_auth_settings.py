@@ -69,6 +69,6 @@ def test_the_tables_of_the_file_turn_schemes_on_and_set_them(tmp_path: Path) -> 
         ({"cookie": None}, "keyword auth: cookie: must be a table of what is set for it, as in {}, not null"),
     ],
 )
-def test_what_is_no_scheme_is_told(tmp_path: Path, value: Any, expected: str) -> None:
+def test_an_invalid_list_of_schemes_is_refused_with_the_reason(tmp_path: Path, value: Any, expected: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(expected)}$"):
         load(tmp_path, auth=value)

@@ -30,8 +30,8 @@ from google.genai import types
 
 class Scripted(BaseLlm):
     async def generate_content_async(self, llm_request, stream=False):
-        said = [part.text for content in llm_request.contents for part in content.parts if content.role == "user"]
-        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=f"You said {said[-1]}.")]))
+        texts = [part.text for content in llm_request.contents for part in content.parts if content.role == "user"]
+        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=f"You said {texts[-1]}.")]))
 
 model = Scripted(model="scripted")
 sessions = InMemorySessionService()
@@ -81,8 +81,8 @@ from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
 async def speak(messages, info):
-    (said,) = messages[-1].parts[-1].content
-    yield f"You said {said}."
+    (text,) = messages[-1].parts[-1].content
+    yield f"You said {text}."
 
 model = FunctionModel(stream_function=speak)
 teller = Agent(model, name="teller", description="Repeats")
@@ -211,7 +211,7 @@ def test_an_agent_of_ours_goes_before_those_it_is_made_of(folder: Path) -> None:
 # -- what cannot -------------------------------------------------------------------------------------------------------
 
 
-def test_a_graph_that_is_not_compiled_is_told_so(folder: Path) -> None:
+def test_a_graph_that_is_not_compiled_is_refused_with_how_to_compile_it(folder: Path) -> None:
     says = "this graph is not compiled: serve the result of `.compile()`, as in `graph = g.compile()`"
     assert problem("lg_others.py:raw", folder) == says
     assert problem("lg_others.py:raw", folder, "langgraph") == says
@@ -264,7 +264,7 @@ def test_what_stands_beside_agents_is_none(folder: Path, target: str, kind: str)
         ("openai", "executor_app.py:executor", "an object of type `Executor` is not {openai}, it is an AgentExecutor"),
     ],
 )
-def test_an_agent_of_another_framework_than_the_one_that_is_named_is_told(
+def test_an_agent_of_another_framework_than_the_named_one_is_refused(
     folder: Path, framework: str, target: str, says: str
 ) -> None:
     kinds = {name: each.kind for name, each in BY_NAME.items()}
@@ -319,7 +319,7 @@ async def test_it_may_have_agents_of_another_framework_in_it(folder: Path) -> No
         ("oai_app.py:teller", "agents", "openai"),
     ],
 )
-def test_a_framework_that_is_not_installed_is_told_with_how_to_get_it(
+def test_a_framework_that_is_not_installed_is_refused_with_the_line_that_installs_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, target: str, module: str, extra: str
 ) -> None:
     found = load_target(target, cwd=folder)
@@ -338,6 +338,6 @@ def test_every_extra_that_is_named_is_one_of_the_package() -> None:
 
 @pytest.mark.parametrize("make", ["from_adk", "from_langgraph", "from_pydantic_ai", "from_openai", "from_executor"])
 @pytest.mark.parametrize("thing", [5, object, "text"], ids=["number", "class", "text"])
-def test_what_is_no_agent_at_all_is_told_by_each_way_to_make_one(make: str, thing: object) -> None:
+def test_every_constructor_refuses_what_is_no_agent(make: str, thing: object) -> None:
     with pytest.raises(ConfigError):
         getattr(Agent, make)(thing)

@@ -54,7 +54,7 @@ def test_a_scrape_gets_the_numbers_of_this_process_as_text(listener: MetricsList
     assert "process_resident_memory_bytes" in text
 
 
-def test_whoever_accepts_openmetrics_gets_it(listener: MetricsListener) -> None:
+def test_a_scraper_that_accepts_openmetrics_gets_it(listener: MetricsListener) -> None:
     _, headers, text = _get(listener.address, Accept="application/openmetrics-text; version=1.0.0")
     assert headers["Content-Type"].startswith("application/openmetrics-text")
     assert text.endswith("# EOF\n")
@@ -117,7 +117,7 @@ def test_metrics_are_recorded_while_anybody_listens() -> None:
     assert METRICS.on is was_on
 
 
-def test_a_port_in_use_is_told_with_a_free_one(listener: MetricsListener) -> None:
+def test_a_port_in_use_is_refused_with_a_free_one(listener: MetricsListener) -> None:
     second = MetricsListener(ListenAddress(HOST, listener.port))
     with pytest.raises(ConfigError, match=rf"port {listener.port} is in use: use --metrics \d+, or --metrics 0"):
         second.start()

@@ -56,7 +56,7 @@ def test_the_user_s_folder_is_where_the_convention_says(tmp_path: Path):
         ("[remotes]\na = 1", "[remotes.a]: must be a table, not 1"),
     ],
 )
-def test_what_is_wrong_is_told_with_the_table(tmp_path: Path, table: str, says: str):
+def test_an_error_in_a_table_names_the_table(tmp_path: Path, table: str, says: str):
     write(tmp_path / "dragoman.toml", table)
     with pytest.raises(ConfigError) as caught:
         load_remotes(environ={}, cwd=tmp_path)

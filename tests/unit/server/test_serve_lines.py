@@ -36,14 +36,14 @@ def lines_of(servable: Any, port: int = 8080, host: str = "127.0.0.1", **setting
 
 
 @pytest.mark.parametrize("options", [{"command": "bc", "input": "interactive"}, {"profile": "claude"}])
-def test_who_serves_conversations_without_auth_is_told_whose_they_are(options: Any) -> None:
+def test_serving_conversations_without_auth_prints_who_can_continue_them(options: Any) -> None:
     agent = Agent.from_command(**options)
     assert startup_warnings(agent) == [SHARED]
     assert startup_warnings(Server(Agent.from_command("cat"), agent)) == [SHARED]
     assert startup_warnings(agent, auth=lambda request: None) == []
 
 
-def test_of_agents_that_keep_no_conversations_nothing_is_said() -> None:
+def test_agents_without_conversations_print_no_such_note() -> None:
     assert startup_warnings(Agent.from_command("cat")) == []
     assert startup_warnings(Server(Agent.from_command("cat"))) == []
 
@@ -82,26 +82,26 @@ def test_an_mcp_server_without_tools_is_warned_about() -> None:
     assert warning.startswith("warning: `empty` has no tools, so its tasks fail: its MCP servers offer none, or")
 
 
-def test_whoever_reloads_with_tasks_in_memory_is_warned_that_they_are_lost() -> None:
+def test_reloading_with_tasks_in_memory_warns_that_they_are_lost() -> None:
     agent = Agent.from_command("cat")
     lost = "warning: the tasks are in memory: every restart loses them"
     assert startup_warnings(agent, reload=True, store="memory:") == [lost]
     assert startup_warnings(agent, reload=True) == startup_warnings(agent, store="memory:") == []
 
 
-def test_whoever_reloads_sees_that_it_is_on() -> None:
+def test_reloading_has_a_line_of_its_own() -> None:
     line = "  reload  when a Python file or the settings file changes"
     assert line in lines_of(Agent("a"), reload=True)
     assert line not in lines_of(Agent("a"))
 
 
-def test_an_open_address_is_told_first() -> None:
+def test_the_warning_about_an_open_address_is_the_first() -> None:
     first, second = Startup(Agent.from_command(profile="claude"), Settings(), "0.0.0.0", 80).warnings()
     assert first.startswith("warning: anyone who can reach 0.0.0.0:80")
     assert second == SHARED
 
 
-def test_a_rate_is_told_with_how_to_turn_it_off() -> None:
+def test_the_line_about_a_rate_says_how_to_turn_it_off() -> None:
     line = "  rate    100 requests a second for each caller, 1000 at once; --limits-rate 0 lifts the limit"
     assert line in lines_of(Agent("a"), limits=Limits(rate=100, burst=1000))
     assert not [line for line in lines_of(Agent("a")) if line.startswith("  rate")]

@@ -35,19 +35,6 @@ def test_the_first_signal_is_noted_a_second_sigterm_changes_nothing_and_handlers
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_ctrl_c_stays_ignored_in_a_background_job_and_sigterm_counts() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with Shutdown(1e300) as shutdown:
-            os.kill(os.getpid(), signal.SIGINT)
-            assert shutdown.received == []
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert shutdown.received == [signal.SIGTERM]
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def test_thousands_of_connections_get_more_time() -> None:
     with Shutdown(0) as shutdown:
         shutdown.allow(10)

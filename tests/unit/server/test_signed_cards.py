@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -70,20 +69,6 @@ async def asked(app: Any, *, host: str, server: tuple[str, int] | None, path: st
     return json.loads(b"".join(body))
 
 
-def changes(value: Any) -> Iterator[Any]:
-    """The value with one letter, flag or number changed, in every place in turn."""
-    if isinstance(value, dict):
-        for name, each in value.items():
-            yield from (value | {name: other} for other in changes(each))
-    elif isinstance(value, list):
-        for place, each in enumerate(value):
-            yield from ([*value[:place], other, *value[place + 1 :]] for other in changes(each))
-    elif isinstance(value, bool):
-        yield not value
-    elif isinstance(value, str):
-        yield value[:-1] + chr(ord(value[-1]) ^ 1) if value else "x"
-
-
 # -- what is signed --------------------------------------------------------------------------------------------------
 
 
@@ -101,18 +86,6 @@ def test_a_card_is_signed_as_it_goes_out(version: str) -> None:
     assert (verified.form, verified.alg, verified.kid) == ("specification", "ES256", keys["keys"][0]["kid"])
     assert ("url" in card) == (version == "both")
     assert not [each for each in card_problems(json.dumps(card).encode(), url=url + CARD) if each.level == "error"]
-
-
-def test_one_letter_changed_anywhere_in_what_is_signed_is_noticed() -> None:
-    with served(calculator(), sign=True) as url:
-        card, keys = fetched(url + CARD), fetched(url + JWKS)
-    signed = verify_card(card, keys).card
-    others = list(changes(signed))
-    assert len(others) > 30
-    for other in others:
-        with pytest.raises(BadSignature) as caught:
-            verify_card(other | {"signatures": card["signatures"]}, keys)
-        assert caught.value.reason == "BAD_SIGNATURE"
 
 
 def test_what_the_author_adds_to_the_card_is_signed_too() -> None:
@@ -282,7 +255,7 @@ def test_settings_that_do_not_go_with_signing_are_refused(settings: dict[str, An
         ),
     ],
 )
-async def test_a_card_that_cannot_be_signed_is_told_at_the_start(
+async def test_a_card_that_cannot_be_signed_keeps_the_server_from_starting(
     agent: Agent, settings: dict[str, Any], expected: str
 ) -> None:
     app = agent.app(store="memory:", sign=True, **settings)

@@ -132,7 +132,7 @@ async def test_another_agent_has_a_file_of_its_name(folder: Path, name: str) -> 
         ("ü" * 300, "ü" * 25),
     ],
 )
-async def test_a_name_that_no_file_can_have_is_told_apart_by_a_digest(folder: Path, name: str, stem: str) -> None:
+async def test_a_name_that_no_file_can_have_gets_a_digest(folder: Path, name: str, stem: str) -> None:
     await serve("first")
     await serve(name)
     (file,) = files(folder) - {"tasks.db"}

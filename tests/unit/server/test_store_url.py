@@ -49,7 +49,7 @@ def test_a_store_url_means_a_file_or_memory(url: str, path: Path | None):
         ("", "`memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`"),
     ],
 )
-def test_any_other_url_is_told_with_the_forms_there_are(url: str, says: str):
+def test_any_other_url_is_refused_with_the_valid_forms(url: str, says: str):
     with pytest.raises(ConfigError) as caught:
         parse_store(url)
     assert says in str(caught.value)
@@ -97,7 +97,7 @@ def test_where_a_file_is_needed_postgresql_is_refused():
     "scheme",
     ["postgressql", "postgre", "PostgreSQL", "pg", "psql", "postgresql+asyncpg", "jdbc:postgresql"],
 )
-def test_what_others_call_postgresql_is_told_its_name(scheme: str):
+def test_other_names_of_postgresql_are_refused_with_the_right_one(scheme: str):
     with pytest.raises(ConfigError) as caught:
         parse_store(f"{scheme}://me:hunter2@db/tasks")
     assert "did you mean `postgresql://…`?" in str(caught.value)

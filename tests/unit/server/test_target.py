@@ -55,14 +55,28 @@ def test_a_module_or_a_file_names_its_agent(tmp_path: Path, target: str):
     assert load_target(target, cwd=tmp_path).name == "calc"
 
 
+MINE = AGENT.replace("agent = ", "mine = agent = ")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "target"),
+    [
+        ("pkg3/inner.py", f"{AGENT}\nclass Holder:\n    held = agent\n", "pkg3.inner:Holder.held"),
+        ("my-agent.py", AGENT, "my-agent.py"),
+        ("many7.py", f"{AGENT}\nsecond = Agent('second', description='x')\nalias = agent\n", "many7.py"),
+        ("twice8.py", f"{MINE}\ncalc = mine\n", "twice8.py"),
+        ("hidden10.py", f"{MINE}\n_private = Agent('private')\n", "hidden10"),
+    ],
+    ids=["in an object", "no identifier", "the usual name of several", "two names of one", "a name with an underscore"],
+)
+def test_the_agent_that_is_meant_is_found(tmp_path: Path, file: str, text: str, target: str):
+    write(tmp_path, {file: text})
+    assert load_target(target, cwd=tmp_path).name == "calc"
+
+
 def test_an_absolute_file_will_do(tmp_path: Path):
     write(tmp_path, {"calc2.py": AGENT})
     assert load_target(f"{tmp_path / 'calc2.py'}:agent", cwd=tmp_path / "elsewhere").name == "calc"
-
-
-def test_a_module_in_a_package_and_a_name_in_an_object_will_do(tmp_path: Path):
-    write(tmp_path, {"pkg3/inner.py": f"{AGENT}\nclass Holder:\n    held = agent\n"})
-    assert load_target("pkg3.inner:Holder.held", cwd=tmp_path).name == "calc"
 
 
 def test_a_file_is_imported_once(tmp_path: Path):
@@ -83,38 +97,18 @@ def test_siblings_of_a_file_can_be_imported_also_later(tmp_path: Path):
     assert load_target("deep/calc6.py:late", cwd=tmp_path)() == 6
 
 
-def test_a_file_whose_name_is_no_identifier_will_do(tmp_path: Path):
-    (tmp_path / "my-agent.py").write_text(AGENT)
-    assert load_target("my-agent.py", cwd=tmp_path).name == "calc"
-
-
-def test_of_several_agents_the_one_with_a_usual_name_is_meant(tmp_path: Path):
-    write(tmp_path, {"many7.py": f"{AGENT}\nsecond = Agent('second', description='x')\nalias = agent\n"})
-    assert load_target("many7.py", cwd=tmp_path).name == "calc"
-
-
-def test_two_names_for_one_agent_are_one_agent(tmp_path: Path):
-    write(tmp_path, {"twice8.py": f"{AGENT}\ncalc = agent\n".replace("agent = ", "mine = agent = ")})
-    assert load_target("twice8.py", cwd=tmp_path).name == "calc"
-
-
 def test_of_several_agents_without_a_usual_name_the_user_says_which(tmp_path: Path):
     write(tmp_path, {"many9.py": "from dragoman import Agent\none = Agent('one')\ntwo = Agent('two')\n"})
     says = "`many9.py` has several things to serve (`one`, `two`): choose one, as in `many9.py:one`"
     assert problem("many9.py", tmp_path) == says
 
 
-def test_a_class_and_what_begins_with_an_underscore_are_not_meant(tmp_path: Path):
-    write(tmp_path, {"hidden10.py": f"{AGENT}\n_private = Agent('private')\n".replace("agent = ", "mine = agent = ")})
-    assert load_target("hidden10", cwd=tmp_path).name == "calc"
-
-
 @pytest.mark.parametrize("target", ["", ":", ":agent", "calc:", "calc.py:"])
-def test_half_a_target_is_told_how_to_write_one(tmp_path: Path, target: str):
+def test_half_a_target_is_refused_with_how_to_write_one(tmp_path: Path, target: str):
     assert "write `module:name` or `file.py`" in problem(target, tmp_path)
 
 
-def test_a_module_that_is_missing_is_told_with_the_nearest(tmp_path: Path):
+def test_a_missing_module_is_an_error_with_the_nearest_name(tmp_path: Path):
     write(tmp_path, {"calculator.py": AGENT, "pkg11/__init__.py": "", "pkg11/inner.py": AGENT})
     assert problem("calcolator", tmp_path) == "there is no module `calcolator`; did you mean `calculator`?"
     assert problem("pkg12:agent", tmp_path) == "there is no module `pkg12`; did you mean `pkg11`?"
@@ -123,26 +117,26 @@ def test_a_module_that_is_missing_is_told_with_the_nearest(tmp_path: Path):
     assert problem("qqqqqq:agent", tmp_path) == says
 
 
-def test_a_path_without_its_ending_is_told(tmp_path: Path):
+def test_a_path_without_its_ending_is_an_error_with_the_whole_path(tmp_path: Path):
     write(tmp_path, {"sub/calc13.py": AGENT})
     assert problem("sub/calc13", tmp_path) == "`sub/calc13` is not a module name; did you mean `sub/calc13.py`?"
     assert problem("sub/other", tmp_path) == "`sub/other` is not a module name: write `module:name` or `file.py`"
 
 
-def test_a_file_that_is_missing_is_told_with_the_nearest(tmp_path: Path):
+def test_a_missing_file_is_an_error_with_the_nearest_name(tmp_path: Path):
     write(tmp_path, {"sub/calc14.py": AGENT})
     assert problem("sub/clac14.py", tmp_path) == "there is no file `sub/clac14.py`; did you mean `sub/calc14.py`?"
     assert problem("calc14.py", tmp_path) == f"there is no file `calc14.py` in {tmp_path}"
     assert problem("nowhere/x.py:agent", tmp_path) == f"there is no file `nowhere/x.py` in {tmp_path / 'nowhere'}"
 
 
-def test_a_name_that_is_missing_is_told_with_the_nearest(tmp_path: Path):
+def test_a_missing_attribute_is_an_error_with_the_nearest_name(tmp_path: Path):
     write(tmp_path, {"calc15.py": AGENT})
     assert problem("calc15:agnet", tmp_path) == "`calc15` has no `agnet`; did you mean `agent`?"
     assert problem("calc15.py:zzz", tmp_path) == "`calc15.py` has no `zzz`; there is `calc15.py:agent`"
 
 
-def test_a_file_with_nothing_to_serve_is_told_what_would_be(tmp_path: Path):
+def test_a_file_with_nothing_to_serve_is_refused_with_what_to_write(tmp_path: Path):
     write(
         tmp_path, {"empty16.py": "VALUE = 1", "functions16.py": "from json import dumps\ndef add(a: int) -> int: ..."}
     )
@@ -159,7 +153,7 @@ def test_what_the_users_module_needs_is_not_mistaken_for_the_module(tmp_path: Pa
     assert problem(target, tmp_path) == says
 
 
-def test_a_misspelt_import_of_a_sibling_is_told_with_the_sibling(tmp_path: Path):
+def test_a_misspelt_import_of_a_sibling_is_an_error_with_its_name(tmp_path: Path):
     write(tmp_path, {"main18.py": "import helpr18\n", "helper18.py": ""})
     says = "main18.py:1: imports `helpr18`, which is not installed; did you mean `helper18`?"
     assert problem("main18.py", tmp_path) == says
@@ -233,7 +227,7 @@ def test_a_function_without_a_docstring_is_described_by_its_name():
         (lambda text: text, "a lambda cannot be served because it has no name: write a function with `def`"),
     ],
 )
-def test_anything_else_is_told_what_can_be_served(obj: object, says: str):
+def test_anything_else_is_refused_with_what_can_be_served(obj: object, says: str):
     with pytest.raises(ConfigError) as caught:
         as_servable(obj)
     assert str(caught.value) == says

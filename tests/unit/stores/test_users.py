@@ -121,7 +121,7 @@ async def test_what_cannot_be_a_name_is_refused(users: Users) -> None:
     assert users.list_users() == []
 
 
-async def test_mistakes_are_told(users: Users) -> None:
+async def test_mistakes_are_errors_with_the_reason(users: Users) -> None:
     users.add("alice@example.com")
     with pytest.raises(ConfigError, match="already"):
         users.add("alice@example.com")
@@ -136,7 +136,7 @@ async def test_mistakes_are_told(users: Users) -> None:
     assert [user.name for user in users.list_users()] == ["alice@example.com"]
 
 
-async def test_who_is_closed_says_so(users: Users) -> None:
+async def test_a_closed_store_of_users_is_an_error(users: Users) -> None:
     await users.close()
     with pytest.raises(ServerError):
         await users.by_name("alice")
@@ -186,7 +186,7 @@ async def test_a_change_counts_with_the_next_look_up_however_fast_the_disk_is(tm
         assert (await found(users)).user.permissions == frozenset()
 
 
-async def test_a_known_user_is_not_read_again(both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_known_user_is_not_read_again(both: Any) -> None:
     _, users = both
     users.add("alice")
     first = await found(users)
@@ -254,7 +254,7 @@ async def test_a_write_waits_for_a_checkpoint_and_none_runs_meanwhile(tmp_path: 
         assert not checkpoint.try_acquire()
 
 
-async def test_a_store_that_stays_busy_is_told(tmp_path: Path, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_stays_busy_is_an_error(tmp_path: Path, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _, users = both
     monkeypatch.setattr(writing, "LOCK_TIMEOUT", 0.0)
     checkpoint = FileLock(tmp_path / "t.db.ckpt")

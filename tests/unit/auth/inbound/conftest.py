@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error
+from support.web_app import serving
 
 from dragoman.auth.inbound.chain import Chain
 from dragoman.auth.inbound.config import build_schemes
@@ -160,15 +161,7 @@ class Issuer:
 @pytest.fixture
 async def issuer() -> AsyncIterator[Issuer]:
     made = Issuer()
-    app = web.Application()
-    app.router.add_get("/.well-known/openid-configuration", made.configuration)
-    app.router.add_get("/.well-known/oauth-authorization-server", made.configuration)
-    app.router.add_get("/keys", made.keys)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    made.url = f"http://{host}:{port}"
-    yield made
-    await runner.cleanup()
+    documents = ("openid-configuration", "oauth-authorization-server")
+    routes = [web.get(f"/.well-known/{name}", made.configuration) for name in documents]
+    async with serving([*routes, web.get("/keys", made.keys)]) as made.url:
+        yield made

@@ -13,6 +13,7 @@ import jwt
 import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from support.web_app import serving
 
 from dragoman.keys.base64url import from_base64url, to_base64url
 from dragoman.keys.jwk import MAX_SAME_ID
@@ -64,14 +65,8 @@ def public(key: Any, kid: str, **more: Any) -> Json:
 @pytest.fixture
 async def keys(door: Any) -> AsyncIterator[Keys]:
     made = Keys(door.clock)
-    app = web.Application()
-    app.router.add_get("/keys", made.respond)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    await runner.cleanup()
+    async with serving([web.get("/keys", made.respond)]) as made.url:
+        yield made
 
 
 # -- an issuer that does not answer as it should -----------------------------------------------------------------------

@@ -119,24 +119,6 @@ async def test_a_form_that_lay_open_for_too_long_is_shown_again(door: Any, brows
     assert (await browser.sign_in()).status == 303  # with the form that came back
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        [FORM, ("Origin", "https://evil.example")],
-        [FORM, ("Origin", "null")],
-        [FORM, ("Origin", ORIGIN), ("Sec-Fetch-Site", "cross-site")],
-        [FORM, ("Sec-Fetch-Site", "same-site")],
-        [("Content-Type", "text/plain"), ("Origin", ORIGIN)],
-        [("Content-Type", "application/json"), ("Origin", ORIGIN)],
-    ],
-)
-async def test_a_form_from_another_page_is_refused(browser: Browser, headers: list[tuple[str, str]]) -> None:
-    await browser.open()
-    form = {"csrf": browser.token(), "name": "alice", "password": browser.door.password}
-    assert (await browser.post("/login", form, *headers)).status == 403
-    assert "user" not in browser.cookies
-
-
 @pytest.mark.parametrize("body", [b"csrf=a&csrf=b", b"a=1&" * 50, b"\xff\xfe", b"x" * 9000])
 async def test_a_body_that_is_no_form_is_refused(door: Any, browser: Browser, body: bytes) -> None:
     asked = door.asked(FORM, ("Origin", ORIGIN), path="/login")
@@ -168,7 +150,7 @@ async def test_nobody_is_sent_to_another_place(browser: Browser, onward: str) ->
     assert (reply.status, place(reply)) == (303, "login")
 
 
-async def test_wrong_passwords_look_alike_and_say_no_more(door: Any, browser: Browser) -> None:
+async def test_wrong_passwords_look_alike_and_say_no_more(browser: Browser) -> None:
     answers = set()
     for name in ("alice", "bob", "nobody", "<b>x</b>", "a\0b"):
         await browser.open()
@@ -182,7 +164,7 @@ async def test_wrong_passwords_look_alike_and_say_no_more(door: Any, browser: Br
     assert (await browser.sign_in()).status == 303
 
 
-async def test_who_must_wait_sees_the_form_again_and_how_long(door: Any, browser: Browser) -> None:
+async def test_a_throttled_browser_gets_the_form_again_with_the_time_to_wait(door: Any, browser: Browser) -> None:
     await browser.open()
     for _ in range(7):
         door.clock.move(2)

@@ -97,7 +97,7 @@ async def test_each_further_one_doubles_the_wait_up_to_a_quarter_of_an_hour(door
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900, 900]
 
 
-async def test_who_must_wait_is_told_how_long_and_the_right_password_waits_too(door: Any) -> None:
+async def test_a_throttled_caller_gets_the_time_to_wait_even_with_the_right_password(door: Any) -> None:
     await guess_patiently(door, 8)
     with pytest.raises(Overloaded, match="too many wrong passwords from here: try again in 4 seconds"):
         await door.passwords.check("alice", door.password, HERE)
@@ -127,7 +127,7 @@ async def test_a_count_halves_with_every_hour(door: Any) -> None:
     assert "try again in 1 second" in str(await guess(door, times=1))
 
 
-async def test_a_remembered_password_tells_nothing_to_who_must_wait(door: Any) -> None:
+async def test_a_remembered_password_reveals_nothing_to_a_throttled_caller(door: Any) -> None:
     """Else the right one among a million would be found while its owner is there."""
     assert await knows(door)
     await guess(door, times=6)
@@ -153,7 +153,7 @@ async def test_one_address_that_tries_many_names_waits_for_all_of_them(door: Any
     assert await knows(door, address=ELSEWHERE)
 
 
-async def test_who_has_signed_in_there_need_not_wait_for_what_others_there_did(door: Any) -> None:
+async def test_a_user_known_at_an_address_is_not_throttled_for_others_there(door: Any) -> None:
     assert await knows(door)
     door.clock.move(301)
     for number in range(21):
@@ -187,7 +187,7 @@ async def test_every_name_takes_one_hash_no_write_and_waits_alike(door: Any, nam
 
 
 @pytest.mark.parametrize("name", ["alice", "bob", "nobody"])
-async def test_who_must_wait_costs_no_hash_whoever_it_is_and_whatever_is_typed(door: Any, name: str) -> None:
+async def test_a_throttled_try_costs_no_hash_whatever_the_name_and_the_password(door: Any, name: str) -> None:
     await guess(door, name, times=6)
     verified, hashed = door.hasher.verified, door.hasher.hashed
     for password in ("wrong", door.password, "wrong", door.password):
@@ -304,7 +304,7 @@ async def test_names_that_are_known_at_an_address_go_before_all_others(door: Any
     assert sum(isinstance(each, Overloaded) for each in found) >= 1100 - 1024 - 2
 
 
-async def test_who_gives_up_while_waiting_leaves_the_queue(door: Any, held: HeldHasher) -> None:
+async def test_a_try_that_is_canceled_leaves_the_queue(door: Any, held: HeldHasher) -> None:
     tries = [door.passwords.check(f"nobody{number}", f"guess {number}", ELSEWHERE) for number in range(10)]
     tasks = await begin(*tries)
     for task in tasks[2:]:
@@ -316,7 +316,7 @@ async def test_who_gives_up_while_waiting_leaves_the_queue(door: Any, held: Held
     assert len(held.order) == 3
 
 
-async def test_who_waits_is_told_when_the_server_stops(door: Any, held: HeldHasher) -> None:
+async def test_waiting_checks_fail_when_the_server_stops(door: Any, held: HeldHasher) -> None:
     tasks = await begin(*(door.passwords.check(f"nobody{number}", "guess", HERE) for number in range(5)))
     for _ in range(2):
         await asyncio.to_thread(held.entered.acquire)
@@ -380,7 +380,7 @@ def test_no_name_that_was_typed_is_kept_in_memory(clock: Clock) -> None:
     assert SIZE == 20_000
 
 
-async def test_real_hashes_are_argon2id_and_differ_each_time(door: Any) -> None:
+async def test_real_hashes_are_argon2id_and_differ_each_time() -> None:
     hasher = Argon2()
     first, second = new_password("correct horse", hasher), new_password("correct horse", hasher)
     assert first.startswith("$argon2id$")

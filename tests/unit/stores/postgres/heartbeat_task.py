@@ -1,4 +1,4 @@
-"""A heartbeat on the event loop of a test."""
+"""A heartbeat on the event loop of a test, and a listener for any heartbeat."""
 
 from __future__ import annotations
 
@@ -27,3 +27,17 @@ class HeartbeatTask:
             await asyncio.gather(self._task, return_exceptions=True)
         if self._heartbeat is not None:
             await self._heartbeat.stop()
+
+
+class SilentListener:
+    """Does nothing with the notices of a heartbeat. Tests overwrite what they look at."""
+
+    def on_renewed(self) -> None: ...
+
+    def on_dead(self) -> None: ...
+
+    def on_joined(self, node: int) -> None: ...
+
+    def on_peers(self, agents: frozenset[str]) -> None: ...
+
+    def on_peer_gone(self) -> None: ...

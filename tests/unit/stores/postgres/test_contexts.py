@@ -26,8 +26,7 @@ def queued(context: str) -> TaskRow:
     return new_row(context)
 
 
-async def test_a_context_without_others_announces_nothing(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_a_context_without_others_announces_nothing(node: ClusterNode) -> None:
     row = await node.create("talk")
     other = await node.create("other talk")
     outcomes = await node.commit(next_record(row, State.COMPLETED), next_record(other, State.INPUT_REQUIRED))
@@ -44,15 +43,15 @@ async def test_of_two_joiners_at_the_same_time_one_begins(cluster: Cluster) -> N
         assert sorted(kind for (kind,) in kinds) == ["busy", "busy", "committed"]
 
 
-async def test_two_joiners_in_one_batch_are_told_apart(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_of_several_joiners_in_one_batch_one_begins(node: ClusterNode) -> None:
     kinds = await node.kinds(*(created(joiner("talk"), **BEGINS) for _ in range(3)), created(joiner("x"), **BEGINS))
     assert kinds == ["committed", "busy", "busy", "committed"]
 
 
-async def test_who_waits_is_seen_by_an_end_that_began_before(cluster: Cluster) -> None:
+async def test_a_waiting_task_is_seen_by_an_end_that_began_before_it(
+    cluster: Cluster, one: ClusterNode, two: ClusterNode
+) -> None:
     """The statement that ends the first task has read the database before the second was there."""
-    one, two = await cluster.node(), await cluster.node()
     other, first = await one.create(), await one.create("talk")
     async with cluster.locked(other):
         ending = asyncio.create_task(one.commit(next_record(other), next_record(first, State.COMPLETED)))
@@ -64,9 +63,10 @@ async def test_who_waits_is_seen_by_an_end_that_began_before(cluster: Cluster) -
     assert await two.take() == [second.number]
 
 
-async def test_who_waits_for_an_end_finds_the_context_free(cluster: Cluster) -> None:
+async def test_a_creation_that_waits_for_an_end_finds_the_context_free(
+    cluster: Cluster, one: ClusterNode, two: ClusterNode
+) -> None:
     """The statement that creates the second task waits for the one that ends the first."""
-    one, two = await cluster.node(), await cluster.node()
     first, other = await one.create("talk"), await one.create()
     async with cluster.locked(other):
         ending = asyncio.create_task(one.commit(next_record(first, State.COMPLETED), next_record(other)))
@@ -80,8 +80,9 @@ async def test_who_waits_for_an_end_finds_the_context_free(cluster: Cluster) -> 
     assert await two.kinds(created(row, **BEGINS)) == ["committed"]
 
 
-async def test_a_task_waits_for_a_draft_and_is_announced_when_it_is_answered(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
+async def test_a_task_waits_for_a_draft_and_is_announced_when_it_is_answered(
+    cluster: Cluster, one: ClusterNode, two: ClusterNode
+) -> None:
     other, draft = await one.create(), new_row("talk")
     assert await one.kinds(draft_of(draft, **BEGINS)) == ["committed"]
     assert await two.kinds(created(joiner("talk"), **BEGINS)) == ["busy"]
@@ -96,8 +97,7 @@ async def test_a_task_waits_for_a_draft_and_is_announced_when_it_is_answered(clu
     assert await two.take() == [second.number]
 
 
-async def test_a_turn_that_nobody_uses_is_taken_over(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_a_turn_that_nobody_uses_is_taken_over(cluster: Cluster, node: ClusterNode) -> None:
     first = await node.create("talk", **BEGINS)
     await node.append(first, State.COMPLETED)
     stranger = await cluster.stranger()
@@ -105,8 +105,7 @@ async def test_a_turn_that_nobody_uses_is_taken_over(cluster: Cluster) -> None:
     assert await node.kinds(created(joiner("talk"), **BEGINS)) == ["committed"]
 
 
-async def test_a_repeated_message_does_not_occupy_the_context(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_a_repeated_message_does_not_occupy_the_context(node: ClusterNode) -> None:
     key = DedupeKey(b"key", NOW + 1000)
     first = await node.create("talk", dedupe_key=key)
     await node.append(first, State.COMPLETED)
@@ -114,16 +113,14 @@ async def test_a_repeated_message_does_not_occupy_the_context(cluster: Cluster) 
     assert await node.kinds(created(joiner("talk"), **BEGINS)) == ["committed"]
 
 
-async def test_the_states_of_a_context_are_written_one_after_the_other(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_the_states_of_a_context_are_written_one_after_the_other(node: ClusterNode) -> None:
     rows = [await node.create("talk", begins=False) for _ in range(3)]
     changes = [next_record(row, context_state=b"%d" % place) for place, row in enumerate(rows)]
     assert await node.kinds(*changes) == ["committed"] * 3
     assert await node.database.context_state(Scope("agent", "", ""), "talk") == b"2"
 
 
-async def test_of_several_statements_nothing_is_applied_when_one_fails(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_of_several_statements_nothing_is_applied_when_one_fails(node: ClusterNode) -> None:
     one, two = await node.create("talk", begins=False), await node.create("talk", begins=False)
     bad = next_record(structs.replace(two, status_ms=1 << 70), context_state=b"bad")
     with pytest.raises(InvalidValue):
@@ -146,8 +143,7 @@ async def test_several_statements_are_sent_again_together_when_a_lock_is_not_gra
     assert await writing == ["committed", "committed"]
 
 
-async def test_a_draft_that_is_answered_saves_the_state_and_gives_its_turn_back(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_a_draft_that_is_answered_saves_the_state_and_gives_its_turn_back(node: ClusterNode) -> None:
     draft = new_row("talk")
     await node.commit(draft_of(draft, **BEGINS))
     answered = Change(draft, draft=True, delete=True, context_state=b"saved", epoch=1)

@@ -68,8 +68,13 @@ async def past(cluster: Cluster, ago: int = DROP_AFTER) -> Past:
     return Past(cluster, node, today, ago)
 
 
-async def test_a_day_goes_when_all_its_tasks_have_ended(cluster: Cluster) -> None:
-    day = await past(cluster)
+@pytest.fixture
+async def day(cluster: Cluster) -> Past:
+    """A day whose events may go."""
+    return await past(cluster)
+
+
+async def test_a_day_goes_when_all_its_tasks_have_ended(cluster: Cluster, day: Past) -> None:
     rows = [await day.task(state) for state in (State.COMPLETED, State.FAILED, State.CANCELED)]
     await day.node.database.sweep(COMPACT)
     assert not await day.has_partition()
@@ -78,12 +83,12 @@ async def test_a_day_goes_when_all_its_tasks_have_ended(cluster: Cluster) -> Non
         assert stored is not None
         assert (stored.snapshot, stored.row.generation) == (b"s", 2), "a task was lost with its events"
         assert await day.node.database.records(row.number, 0, 9) == []
+        assert await day.node.database.journal(row.number, 0, 9, 1000) == []
     assert await cluster.value("SELECT count(*) FROM days WHERE day = $1", day.day) == 0
 
 
 @pytest.mark.parametrize("state", [None, State.INPUT_REQUIRED], ids=["working", "waiting"])
-async def test_a_day_stays_while_a_task_of_it_has_not_ended(cluster: Cluster, state: State | None) -> None:
-    day = await past(cluster)
+async def test_a_day_stays_while_a_task_of_it_has_not_ended(cluster: Cluster, day: Past, state: State | None) -> None:
     await day.task()
     held = await day.task(state)
     await day.task()
@@ -108,8 +113,7 @@ async def test_a_day_that_may_get_new_tasks_stays(cluster: Cluster, ago: int) ->
     assert await day.events() == 2
 
 
-async def test_a_task_that_ended_too_late_keeps_its_day(cluster: Cluster) -> None:
-    day = await past(cluster)
+async def test_a_task_that_ended_too_late_keeps_its_day(day: Past) -> None:
     row = await day.task()
     await day.node.database.sweep(Sweep(compact_before_ms=NOW))
     assert len(await day.node.database.records(row.number, 0, 9)) == 2
@@ -117,15 +121,13 @@ async def test_a_task_that_ended_too_late_keeps_its_day(cluster: Cluster) -> Non
     assert not await day.has_partition()
 
 
-async def test_a_task_without_a_snapshot_of_its_end_keeps_its_day(cluster: Cluster) -> None:
-    day = await past(cluster)
+async def test_a_task_without_a_snapshot_of_its_end_keeps_its_day(day: Past) -> None:
     row = await day.task(snapshot=None)
     await day.node.database.sweep(COMPACT)
     assert len(await day.node.database.records(row.number, 0, 9)) == 2
 
 
-async def test_events_are_kept_for_longer_as_soon_as_the_rule_says_so(cluster: Cluster) -> None:
-    day = await past(cluster)
+async def test_events_are_kept_for_longer_as_soon_as_the_rule_says_so(cluster: Cluster, day: Past) -> None:
     await day.task()
     await day.task(None)
     await day.node.database.sweep(COMPACT)  # which has looked at the first one
@@ -136,8 +138,7 @@ async def test_events_are_kept_for_longer_as_soon_as_the_rule_says_so(cluster: C
 
 
 @pytest.mark.parametrize("rules", [Sweep(ended_before_ms=NOW + 1), Sweep(keep_tasks=1)], ids=["age", "number"])
-async def test_deleted_tasks_leave_their_events_to_their_day(cluster: Cluster, rules: Sweep) -> None:
-    day = await past(cluster)
+async def test_deleted_tasks_leave_their_events_to_their_day(cluster: Cluster, day: Past, rules: Sweep) -> None:
     rows = [await day.task() for _ in range(3)]
     young = await day.node.create(number=first_number(day.today) + 1)
     await day.node.append(young, State.COMPLETED, snapshot=b"s")
@@ -184,8 +185,7 @@ async def test_days_are_not_read_when_no_rule_deletes_anything(cluster: Cluster)
     assert await cluster.value("SELECT cleared_at FROM days WHERE day = $1", day.day) is not None
 
 
-async def test_a_reader_delays_the_end_of_a_day_and_nobody_waits_for_that(cluster: Cluster) -> None:
-    day = await past(cluster)
+async def test_a_reader_delays_the_end_of_a_day_and_nobody_waits_for_that(cluster: Cluster, day: Past) -> None:
     await day.task()
     reader = await cluster.stranger()
     async with reader.transaction():
@@ -197,8 +197,7 @@ async def test_a_reader_delays_the_end_of_a_day_and_nobody_waits_for_that(cluste
     assert await cluster.value("SELECT to_regclass($1) IS NULL", partition_of(day.day))
 
 
-async def test_a_drop_that_was_cut_off_is_finished_by_the_next_node(cluster: Cluster) -> None:
-    day = await past(cluster)
+async def test_a_drop_that_was_cut_off_is_finished_by_the_next_node(cluster: Cluster, day: Past) -> None:
     await day.task()
     reader, cut = await cluster.stranger(), await cluster.stranger()
     async with reader.transaction():
@@ -213,8 +212,7 @@ async def test_a_drop_that_was_cut_off_is_finished_by_the_next_node(cluster: Clu
     assert await cluster.value("SELECT count(*) FROM days WHERE dropped") == 0
 
 
-async def test_two_nodes_sweep_at_the_same_time(cluster: Cluster) -> None:
-    day = await past(cluster)
+async def test_two_nodes_sweep_at_the_same_time(cluster: Cluster, day: Past) -> None:
     other = await cluster.node()
     for _ in range(3):
         await day.task()
@@ -270,8 +268,7 @@ async def test_partitions_are_made_while_another_is_only_half_dropped(cluster: C
         await node.create(number=await node.database.numbers(1))
 
 
-async def test_there_are_partitions_for_a_week(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_there_are_partitions_for_a_week(cluster: Cluster, node: ClusterNode) -> None:
     today = await cluster.value(READ_TODAY)
     last = partition_of(today + DAYS_AHEAD)
     await cluster.value(f"DROP TABLE {last}")
@@ -280,8 +277,9 @@ async def test_there_are_partitions_for_a_week(cluster: Cluster) -> None:
     assert last in await cluster.value(PARTITIONS)
 
 
-async def test_without_a_partition_for_today_tasks_are_counted_to_the_last_day(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_without_a_partition_for_today_tasks_are_counted_to_the_last_day(
+    cluster: Cluster, node: ClusterNode
+) -> None:
     today = await cluster.value(READ_TODAY)
     assert day_of(await node.database.numbers(1)) == today
     await cluster.value("UPDATE dragoman_meta SET value = 0 WHERE key = 'numbers'")
@@ -317,9 +315,8 @@ async def test_reserved_numbers_are_given_up_before_their_day_can_go(cluster: Cl
 
 
 async def test_a_day_that_takes_long_is_dropped_over_several_sweeps(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, day: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    day = await past(cluster)
     await day.task()
     await day.task(State.INPUT_REQUIRED)
     monkeypatch.setattr(retention, "DAYS_SECONDS", -1.0)
@@ -340,6 +337,3 @@ async def test_retention_rests_unless_it_does_not_keep_up() -> None:
     assert pauses.pause(0.1) == 0
     pauses.end()
     assert pauses.pause(0.1) == pytest.approx(0.9)
-
-
-# -- migration ---------------------------------------------------------------------------------------------------------

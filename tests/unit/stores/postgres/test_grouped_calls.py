@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 from unit.stores.postgres.changes import Change, created, new_row
-from unit.stores.postgres.cluster import Cluster, draft_of, next_record
+from unit.stores.postgres.cluster import Cluster, ClusterNode, draft_of, next_record
 
 from dragoman.engine.ports.store import Note
 from dragoman.model.record import Record
@@ -74,7 +74,7 @@ async def reading() -> Reading:
     return Reading()
 
 
-async def test_whoever_is_alone_is_answered_alone(reading: Reading) -> None:
+async def test_a_lone_call_has_a_statement_of_its_own(reading: Reading) -> None:
     reads = reading.begin("a", "b")
     await reading.table.answer(1)
     await reading.table.answer(0)
@@ -178,9 +178,8 @@ async def test_a_read_that_is_given_up_before_it_was_sent_is_not_sent(reading: R
 
 @pytest.mark.parametrize("strange", ["a\0b", "a\ud800"])
 async def test_an_id_that_no_task_can_have_disturbs_nobody_who_reads_at_the_same_time(
-    cluster: Cluster, strange: str
+    node: ClusterNode, strange: str
 ) -> None:
-    node = await cluster.node()
     row = await node.create()
     found, other, again = await asyncio.gather(*map(node.database.task, (row.id, strange, row.id)))
     assert found == again
@@ -188,8 +187,7 @@ async def test_an_id_that_no_task_can_have_disturbs_nobody_who_reads_at_the_same
     assert other is None
 
 
-async def test_many_tasks_read_together_are_what_each_is_alone(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_many_tasks_read_together_are_what_each_is_alone(node: ClusterNode) -> None:
     database = node.database
     plain = await node.create()
     other_day = await node.create(number=await database.numbers(1))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cluster.simulated_database import SimulatedDatabase
 from unit.stores.postgres.faulty import FaultyDatabase
+from unit.stores.postgres.heartbeat_task import SilentListener
 
 from dragoman.stores.postgres.database import ConnectionLost, NodeInfo, Renewal
 from dragoman.stores.postgres.heartbeat import STALL_SECONDS, Heartbeat, HeartbeatThread
@@ -22,7 +23,7 @@ LEASE = 6.0
 INTERVAL = LEASE / 6
 
 
-class Node:
+class Node(SilentListener):
     """A node with its own connection. `events` is what its heartbeat has found out."""
 
     def __init__(
@@ -62,8 +63,6 @@ class Node:
     def on_joined(self, node: int) -> None:
         assert node == self.heartbeat.node
         self.events.append("joined")
-
-    def on_peers(self, agents: frozenset[str]) -> None: ...
 
     def on_peer_gone(self) -> None:
         self.events.append("peer gone")
@@ -330,23 +329,11 @@ class Ticks:
     async def close(self) -> None: ...
 
 
-class Silent:
-    def on_renewed(self) -> None: ...
-
-    def on_dead(self) -> None: ...
-
-    def on_joined(self, node: int) -> None: ...
-
-    def on_peers(self, agents: frozenset[str]) -> None: ...
-
-    def on_peer_gone(self) -> None: ...
-
-
 @asynccontextmanager
 async def thread(ticks: Ticks) -> AsyncIterator[HeartbeatThread]:
     heartbeat = Heartbeat(ticks, NodeInfo(1, "one", (), "1"), NodeLease(0.03, ticks.now))
     beating = HeartbeatThread(ticks.now)
-    await beating.start(heartbeat, Silent())
+    await beating.start(heartbeat, SilentListener())
     try:
         yield beating
     finally:
@@ -380,7 +367,7 @@ async def test_a_thread_that_cannot_start_raises_where_it_was_started(monkeypatc
     heartbeat = Heartbeat(Refusing(), NodeInfo(1, "one", (), "1"), lease)
     beating = HeartbeatThread(time.monotonic)
     with pytest.raises(ConnectionLost, match="refused"):
-        await beating.start(heartbeat, Silent())
+        await beating.start(heartbeat, SilentListener())
     await beating.stop()
 
 
@@ -394,7 +381,9 @@ async def test_a_thread_that_is_stopped_while_it_starts_leaves() -> None:
     slow = Slow()
     beating = HeartbeatThread(slow.now)
     lease = NodeLease(1000, slow.now)
-    starting = asyncio.ensure_future(beating.start(Heartbeat(slow, NodeInfo(1, "one", (), "1"), lease), Silent()))
+    starting = asyncio.ensure_future(
+        beating.start(Heartbeat(slow, NodeInfo(1, "one", (), "1"), lease), SilentListener())
+    )
     await asyncio.sleep(0)
     starting.cancel()
     stopping = asyncio.ensure_future(beating.stop())

@@ -7,6 +7,8 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from unit.stores.postgres.heartbeat_task import SilentListener
+
 from dragoman.clock import SystemClock
 from dragoman.stores.postgres.database import NodeInfo
 from dragoman.stores.postgres.heartbeat import Heartbeat, HeartbeatThread
@@ -17,7 +19,7 @@ LEASE = 1.2
 NEVER = 1000.0
 
 
-class Observing:
+class Observing(SilentListener):
     """A node with a thread; a test can wait for what it has found out, on the event loop or blocking it."""
 
     def __init__(self, url: str, stall: float = NEVER) -> None:
@@ -38,15 +40,11 @@ class Observing:
                 await self.changed.wait()
                 self.changed.clear()
 
-    def on_renewed(self) -> None: ...
-
     def on_dead(self) -> None:
         self._add("dead")
 
     def on_joined(self, node: int) -> None:
         self._add("joined")
-
-    def on_peers(self, agents: frozenset[str]) -> None: ...
 
     def on_peer_gone(self) -> None:
         self._add("peer gone")
@@ -62,7 +60,7 @@ async def node(url: str, stall: float = NEVER) -> AsyncIterator[Observing]:
         await observing.thread.stop()
 
 
-class Neighbor:
+class Neighbor(SilentListener):
     """A node in a thread with an event loop of its own, which goes on when the loop of the test is blocked."""
 
     def __init__(self, url: str) -> None:
@@ -102,12 +100,6 @@ class Neighbor:
         with self._renewed:
             self._beats += 1
             self._renewed.notify_all()
-
-    def on_dead(self) -> None: ...
-
-    def on_joined(self, node: int) -> None: ...
-
-    def on_peers(self, agents: frozenset[str]) -> None: ...
 
     def on_peer_gone(self) -> None:
         self.peer_gone.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from unit.stores.postgres.cluster import Cluster
+from unit.stores.postgres.cluster import Cluster, ClusterNode
 from unit.stores.postgres.test_days import COMPACT
 
 from dragoman.clock import SystemClock
@@ -38,8 +38,7 @@ async def test_a_node_that_starts_after_months_gets_numbers_that_can_be_used(clu
     await node.create(number=task_numbers.next())
 
 
-async def test_numbers_of_the_last_day_can_be_used_after_days_were_missing(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_numbers_of_the_last_day_can_be_used_after_days_were_missing(cluster: Cluster, node: ClusterNode) -> None:
     last = await away_for(cluster, 60)
     task_numbers = TaskNumbers(node.database, Clock(SystemClock().now()))
     await task_numbers.open()
@@ -68,8 +67,9 @@ async def test_a_node_that_was_suspended_for_days_uses_none_of_its_old_numbers(c
     assert number >= first + numbers.BLOCK
 
 
-async def test_a_standby_that_was_promoted_gives_out_no_number_again_that_it_has_not_heard_of(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_a_promoted_standby_gives_out_no_number_twice_that_it_has_not_replicated(
+    cluster: Cluster, node: ClusterNode
+) -> None:
     await node.database.numbers(1)
     before = await cluster.value("SELECT value FROM dragoman_meta WHERE key = 'numbers'")
     lost = await node.database.numbers(numbers.BLOCK)

@@ -6,11 +6,11 @@ A prepared statement keeps its plan. One that was made for a table that looked s
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from unit.stores.postgres.changes import SCOPE
-from unit.stores.postgres.cluster import Cluster
 
 from dragoman.engine.ports.store import Cursor, ScopeFilter, TaskQuery, TaskSearch
 from dragoman.model.state import State
@@ -18,6 +18,15 @@ from dragoman.net.postgres import PostgresConnection, connect
 from dragoman.stores.postgres.sql import claims, reader
 from dragoman.stores.postgres.sql.session import PLANS
 from dragoman.stores.postgres.sql.statement import COLUMNS, commit_statement
+
+
+@pytest.fixture
+async def connection(postgres_url: str) -> AsyncIterator[PostgresConnection]:
+    """A connection with the settings of those that a node uses."""
+    connection = await connect(postgres_url, PLANS)
+    yield connection
+    await connection.close()
+
 
 STREAM = ("updates", "events")
 CREATION = ("keys", "creates", "events", "notes", "counts")
@@ -53,10 +62,9 @@ def check(nodes: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("parts", PARTS, ids=["stream", "creation", "everything"])
-async def test_a_commit_reads_no_table_as_a_whole(parts: tuple[str, ...], cluster: Cluster) -> None:
+async def test_a_commit_reads_no_table_as_a_whole(parts: tuple[str, ...], connection: PostgresConnection) -> None:
     text = commit_statement(frozenset(parts), ())
     arguments = ["1", "2", *["NULL"] * sum(len(COLUMNS[part]) for part in parts)]
-    connection = await connect(cluster.url, PLANS)
     check(await plan_of(connection, text, arguments))
     await connection.execute(
         f"""
@@ -68,12 +76,10 @@ SELECT n, 't' || n, 1, 'c' || n, '', 3, n, 1, n, 1 FROM generate_series(1, 200) 
     check(await plan_of(connection, text, arguments))
     await connection.execute("ANALYZE tasks, scopes")
     check(await plan_of(connection, text, arguments))
-    await connection.close()
 
 
-async def test_a_commit_reads_as_few_pages_before_the_first_analyze_as_after_it(cluster: Cluster) -> None:
+async def test_a_commit_reads_as_few_pages_before_the_first_analyze_as_after_it(connection: PostgresConnection) -> None:
     """The statement of 64 records on new tables, planned when they were empty."""
-    connection = await connect(cluster.url, PLANS)
     await connection.execute(f"PREPARE statement AS {commit_statement(frozenset(STREAM), ())}")
     await connection.execute("INSERT INTO scopes (agent, tenant, owner) VALUES ('agent', '', '')")
     pages: list[int] = []
@@ -91,7 +97,6 @@ async def test_a_commit_reads_as_few_pages_before_the_first_analyze_as_after_it(
         assert await connection.fetchval("SELECT count(*) FROM events WHERE task >= $1", first) == 64
         pages.append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
         await connection.execute("ANALYZE")
-    await connection.close()
     assert pages[0] <= 1.5 * pages[1], f"pages before and after: {pages}"
 
 
@@ -118,7 +123,7 @@ QUERIES = [
 ]
 
 
-async def test_tasks_and_pages_are_found_by_an_index(cluster: Cluster) -> None:
+async def test_tasks_and_pages_are_found_by_an_index(connection: PostgresConnection) -> None:
     recorder: Any = TextRecorder()
     for query in QUERIES:
         await reader.page(recorder, query)
@@ -132,14 +137,12 @@ async def test_tasks_and_pages_are_found_by_an_index(cluster: Cluster) -> None:
     await reader.mail(recorder, 1, 1)
     await reader.context_state(recorder, SCOPE, "c")
     await reader.duplicate_of(recorder, b"k", 1)
-    connection = await connect(cluster.url, PLANS)
     for text, count in recorder.queries:
         nodes = await plan_of(connection, text, ["NULL"] * count)
         check(nodes)
         # A page is in the order of its index: the rows before its limit are not sorted.
         limited = [below for node in nodes if node["Node Type"] == "Limit" for below in nodes_of(node)]
         assert not [node for node in limited if node["Node Type"] == "Sort"], text
-    await connection.close()
 
 
 SEARCHES = [
@@ -151,12 +154,11 @@ SEARCHES = [
 ]
 
 
-async def test_a_search_over_scopes_finds_the_tasks_of_each_by_an_index(cluster: Cluster) -> None:
+async def test_a_search_over_scopes_finds_the_tasks_of_each_by_an_index(connection: PostgresConnection) -> None:
     recorder: Any = TextRecorder()
     for query in SEARCHES:
         await reader.search(recorder, query)
     await reader.journal(recorder, 1, 1, 1, 1)
-    connection = await connect(cluster.url, PLANS)
     for text, count in recorder.queries:
         # All scopes may be read, which are few beside tasks.
         nodes = [
@@ -165,14 +167,11 @@ async def test_a_search_over_scopes_finds_the_tasks_of_each_by_an_index(cluster:
             if node.get("Relation Name") != "scopes" and node["Node Type"] not in ("Hash Join", "Merge Join")
         ]
         check(nodes)
-    await connection.close()
 
 
-async def test_work_is_taken_without_reading_all_tasks(cluster: Cluster) -> None:
-    connection = await connect(cluster.url, PLANS)
+async def test_work_is_taken_without_reading_all_tasks(connection: PostgresConnection) -> None:
     nodes = await plan_of(connection, claims._TAKE.format(claims._ORDER), ["1", "'agent'", "10", "10"])  # pyright: ignore
     tasks = {node.get("Index Name") for node in nodes if node.get("Relation Name") == "tasks"} - {None}
     assert tasks <= {"tasks_queued", "tasks_owned", "tasks_unfinished", "tasks_pkey"}
     # Nodes are few.
     assert {node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"} <= {"nodes"}
-    await connection.close()

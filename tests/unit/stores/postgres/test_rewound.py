@@ -59,8 +59,9 @@ def namesake(row: TaskRow) -> TaskRow:
 
 @pytest.mark.parametrize("again", [False, True], ids=["at once", "sent again"])
 @pytest.mark.parametrize("kind", ["task", "draft"])
-async def test_a_number_that_was_given_to_another_task_is_not_used(cluster: Cluster, kind: str, again: bool) -> None:
-    one, two = await cluster.node(), await cluster.node()
+async def test_a_number_that_was_given_to_another_task_is_not_used(
+    cluster: Cluster, one: ClusterNode, two: ClusterNode, kind: str, again: bool
+) -> None:
     theirs = await two.create()
     mine = namesake(theirs)
     change = created(mine, dedupe_key=KEY) if kind == "task" else draft_of(mine, dedupe_key=KEY, begins=True)
@@ -72,8 +73,9 @@ async def test_a_number_that_was_given_to_another_task_is_not_used(cluster: Clus
     assert await cluster.value("SELECT id FROM tasks") == theirs.id
 
 
-async def test_a_run_whose_task_is_gone_writes_nothing_into_another_one(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
+async def test_a_run_whose_task_is_gone_writes_nothing_into_another_one(
+    cluster: Cluster, one: ClusterNode, two: ClusterNode
+) -> None:
     theirs = await two.create()
     change = Change(structs.replace(namesake(theirs), generation=2), records=created(theirs).write.records, epoch=1)
     change.write.records = (structs.replace(change.write.records[0], generation=2),)
@@ -105,9 +107,10 @@ async def until_watched(bus: LocalBus, row: TaskRow, generation: int) -> None:
             await asyncio.sleep(0)
 
 
-async def test_what_a_forgotten_node_has_claimed_is_taken_over(cluster: Cluster) -> None:
+async def test_what_a_forgotten_node_has_claimed_is_taken_over(
+    cluster: Cluster, one: ClusterNode, two: ClusterNode
+) -> None:
     """It joined when the standby was behind, and went on to write until it noticed that it is not known any more."""
-    one, two = await cluster.node(), await cluster.node()
     row = await one.create()
     await cluster.value("DELETE FROM nodes WHERE id = $1", one.id)
     assert await two.take() == []
@@ -116,8 +119,9 @@ async def test_what_a_forgotten_node_has_claimed_is_taken_over(cluster: Cluster)
     assert await two.take() == [row.number]
 
 
-async def test_a_forgotten_node_says_itself_that_it_is_dead(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
+async def test_a_forgotten_node_says_itself_that_it_is_dead(
+    cluster: Cluster, one: ClusterNode, two: ClusterNode
+) -> None:
     info = NodeInfo(one.id, "one", ("agent",), "1")
     heartbeat = Heartbeat(one.nodes, info, NodeLease(6))
     await heartbeat.start()

@@ -35,7 +35,7 @@ EXTRA = TaskTable(
 
 
 class Server:
-    """One node: its store, and what its engine was told."""
+    """One node: its store, and the notices that its engine got."""
 
     def __init__(self, simulated: SimulatedDatabase, clock: ManualClock, runs_limit: int | None = None) -> None:
         self.clock = clock
@@ -247,16 +247,6 @@ async def test_a_database_that_comes_within_the_minute_is_used(cluster: Cluster,
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_task_that_waits_is_claimed_by_one_node(one: Server, two: Server) -> None:
-    row = await waiting(one)
-    stored = await one.store.task(row.id)
-    assert stored is not None
-    claims = await asyncio.gather(*(server.ownership.claim(stored) for server in (one, two)))
-    assert sorted(claim is None for claim in claims) == [False, True]
-    winner = one if claims[0] is not None else two
-    assert list(await winner.ownership.owned()) == [row.number]
-
-
 async def test_a_claim_without_an_answer_is_made_again(one: Server) -> None:
     row = await waiting(one)
     stored = await one.store.task(row.id)
@@ -311,7 +301,7 @@ async def test_a_node_has_room_up_to_its_limit(cluster: Cluster, one: Server) ->
         assert limited.ownership.free_runs == 1
 
 
-async def test_an_engine_that_fails_keeps_no_other_from_being_told(
+async def test_an_engine_that_fails_keeps_no_other_from_its_notices(
     one: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(Server):

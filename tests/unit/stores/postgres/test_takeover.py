@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec import structs
 from unit.stores.postgres.changes import NOW, SCOPE, Change, created, new_row
-from unit.stores.postgres.cluster import Cluster
+from unit.stores.postgres.cluster import Cluster, ClusterNode
 
 from dragoman.dialects.table import V1_0
 from dragoman.engine.ports.store import DedupeKey, Push, Sweep, TaskQuery
@@ -16,8 +16,7 @@ from dragoman.stores.postgres.sql.claims import RETURN_SECONDS
 from dragoman.stores.postgres.sql.schema import LOCK_SPACE, SWEEP_LOCK
 
 
-async def test_work_is_taken_oldest_first_by_one_node_and_only_of_its_agent(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
+async def test_work_is_taken_oldest_first_by_one_node_and_only_of_its_agent(one: ClusterNode, two: ClusterNode) -> None:
     rows = [new_row() for _ in range(6)]
     foreign = structs.replace(new_row(), scope=SCOPE._replace(agent="another"))
     await one.commit(*(created(row, queued=True) for row in [*rows, foreign]))
@@ -47,8 +46,7 @@ async def test_a_node_that_has_left_is_not_waited_for_for_ever(cluster: Cluster)
 # -- webhooks ----------------------------------------------------------------------------------------------------------
 
 
-async def test_of_nodes_that_take_over_a_webhook_at_once_one_gets_it(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
+async def test_of_nodes_that_take_over_a_webhook_at_once_one_gets_it(one: ClusterNode, two: ClusterNode) -> None:
     row = await one.create()
     push = Push(row.number, "p", V1_0, "https://hooks/", b"sealed", 1, NOW)
     await one.kinds(Change(row, pushes=(push,)))
@@ -60,8 +58,9 @@ async def test_of_nodes_that_take_over_a_webhook_at_once_one_gets_it(cluster: Cl
 # -- counting and forgetting -------------------------------------------------------------------------------------------
 
 
-async def test_counters_of_a_dead_node_are_folded_and_the_sum_stays(cluster: Cluster) -> None:
-    one, two = await cluster.node(), await cluster.node()
+async def test_counters_of_a_dead_node_are_folded_and_the_sum_stays(
+    cluster: Cluster, one: ClusterNode, two: ClusterNode
+) -> None:
     for node in (one, two):
         for _ in range(3):
             await node.append(await node.create(), State.COMPLETED)
@@ -78,8 +77,7 @@ async def test_counters_of_a_dead_node_are_folded_and_the_sum_stays(cluster: Clu
     assert (await two.database.page(TaskQuery(SCOPE))).total == 4
 
 
-async def test_one_node_sweeps_at_a_time_and_nothing_is_left(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_one_node_sweeps_at_a_time_and_nothing_is_left(cluster: Cluster, node: ClusterNode) -> None:
     row = await node.create("talk", dedupe_key=DedupeKey(b"key", NOW + 1))
     await node.append(row, State.COMPLETED, snapshot=b"s", context_state=b"{}")
     rules = Sweep(ended_before_ms=NOW + 1, expired_before_ms=NOW + 10)
@@ -93,8 +91,7 @@ async def test_one_node_sweeps_at_a_time_and_nothing_is_left(cluster: Cluster) -
         assert await cluster.value(f"SELECT count(*) FROM {table}") == 0, table
 
 
-async def test_a_context_in_which_a_task_gets_its_turn_is_not_forgotten(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_a_context_in_which_a_task_gets_its_turn_is_not_forgotten(cluster: Cluster, node: ClusterNode) -> None:
     row = await node.create("talk")
     await node.append(row, State.COMPLETED, context_state=b"{}")
     stranger = await cluster.stranger()
@@ -106,8 +103,7 @@ async def test_a_context_in_which_a_task_gets_its_turn_is_not_forgotten(cluster:
     assert await cluster.value("SELECT running FROM contexts") == 4711
 
 
-async def test_a_message_that_the_snapshot_does_not_have_survives_compaction(cluster: Cluster) -> None:
-    node = await cluster.node()
+async def test_a_message_that_the_snapshot_does_not_have_survives_compaction(node: ClusterNode) -> None:
     row = await node.create()
     await node.database.post(row, b"in the snapshot", None, None, 1)
     await node.database.post(row, b"too late for it", None, None, 2)

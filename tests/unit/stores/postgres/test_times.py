@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-from unit.stores.postgres.changes import NOW
-
 from dragoman.net.postgres import connect
 from dragoman.stores.postgres.sql import reader
 from dragoman.stores.postgres.sql.partition import READ_TODAY, attach_days, first_number
@@ -28,11 +26,4 @@ async def test_events_of_one_commit_have_its_time_whatever_the_day_of_their_task
         assert first is not None
         assert first == second
         assert abs(first - before) < 60_000
-    await connection.close()
-
-
-async def test_a_task_whose_day_was_dropped_has_no_journal(empty_postgres_url: str) -> None:
-    connection = await connect(empty_postgres_url)
-    await migrate(connection, "it")
-    assert await reader.journal(connection, first_number(NOW // 86_400_000 - 5000) + 1, 0, 10, 100) == []
     await connection.close()

@@ -62,7 +62,7 @@ async def test_a_node_whose_connection_was_cut_connects_again_and_has_missed_not
     await become(node, frozenset({"count", "admin"}))
 
 
-async def test_without_the_database_callers_are_told_to_try_again_and_the_log_has_the_reason(
+async def test_without_the_database_callers_get_a_retryable_error_and_the_log_has_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     users = PostgresUsers("postgresql://me:hunter2@127.0.0.1:1/tasks", Clock())
@@ -91,7 +91,7 @@ def test_users_come_before_the_first_server(empty_postgres_url: str) -> None:
     assert [user.name for user in users.list_users()] == ["alice"]
 
 
-async def test_a_role_without_rights_is_told_what_to_do(empty_postgres_url: str) -> None:
+async def test_a_role_without_rights_is_an_error_with_what_to_do(empty_postgres_url: str) -> None:
     admin = await connect(empty_postgres_url)
     parts = urlsplit(empty_postgres_url)
     role = f"weak_{parts.path[1:]}"
