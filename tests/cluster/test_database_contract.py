@@ -299,7 +299,7 @@ async def test_runs_of_one_context_begin_one_after_another(tables: Tables) -> No
     assert await tables.commit(ONE, created(third, joins_context=True, begins=True, serial=True)) == "busy"
 
 
-async def test_who_came_first_is_first_whatever_its_number(tables: Tables) -> None:
+async def test_the_older_message_is_taken_first_also_with_a_higher_number(tables: Tables) -> None:
     # Nodes reserve numbers in blocks: a later message may get a smaller one.
     first = await tables.create(ONE, begins=True, serial=True)
     later, earlier = tables.row(first.context_id), tables.row(first.context_id)

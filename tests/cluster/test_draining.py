@@ -180,7 +180,7 @@ def test_at_the_deadline_what_may_not_begin_again_fails_and_its_caller_gets_that
         assert text_of(cluster, two, task.id) == "the server that ran it is gone"
 
 
-def test_a_caller_that_still_waits_at_the_end_is_told_to_ask_again() -> None:
+def test_a_caller_that_still_waits_when_the_drain_ends_gets_an_error_that_says_to_ask_again() -> None:
     with scene(2) as cluster:
         one, two = cluster.living
         task = begin(cluster, two, "once long", context_id="talk")

@@ -111,8 +111,8 @@ def test_the_client_of_adk_keeps_a_streamed_answer_once_and_whole(
     for word in words:
         assert texts(received[word]["turns"][0]) == [WHOLE], word
         assert texts(received[word]["kept"]) == [WHOLE], word
-        is_told = word == "late" and environment in STREAMING
-        assert thoughts(received[word]["kept"]) == ["nearly"] * is_told, word
+        has_thought = word == "late" and environment in STREAMING
+        assert thoughts(received[word]["kept"]) == ["nearly"] * has_thought, word
     if environment in STREAMING:
         assert pieces(received["stream"]["turns"][0]) == "|".join(PIECES)
     if kind != "program":

@@ -137,7 +137,7 @@ async def test_bytes_names_and_types_of_files_are_kept(client: Client) -> None:
     assert (file.raw, file.filename, file.media_type) == (script.FILE, script.FILE_NAME, script.FILE_TYPE)
 
 
-async def test_failures_are_told_and_exceptions_are_not(client: Client) -> None:
+async def test_a_failure_has_its_reason_and_an_exception_has_no_text(client: Client) -> None:
     failed = await sent(client, "fail")
     assert (failed.state, failed.error) == (State.FAILED, script.FAILURE)
     with pytest.raises(InvalidParams, match="say please") as refused:

@@ -23,7 +23,7 @@ from dragoman.model.event import StatusUpdate
 from dragoman.testing import served
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(bool(SERVER.missing), reason=SERVER.missing or "it is there")]
-# Set when the client has been told of that step.
+# Set when the client has received that step.
 SEEN = [threading.Event() for _ in range(3)]
 BLOB = b"\x00\x01dragoman"
 DRAGOMAN = [sys.executable, "-m", "dragoman", "mcp"]
@@ -238,7 +238,7 @@ async def test_progress_of_an_agent_reaches_its_client(transport: str, mode: str
         answer = await host.call("send_message", agent_id=agent_id, text="report")
         assert answer["structured"]["text"] == "reported"
         steps = [message for _, _, message in answer["progress"] if "step" in (message or "")]
-        # One is told again while nothing is new.
+        # One is sent again while nothing is new.
         assert list(dict.fromkeys(steps)) == ["working: step 0", "working: step 1", "working: step 2"]
         done = [each[0] for each in answer["progress"]]
         assert done == sorted(set(done))

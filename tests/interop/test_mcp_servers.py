@@ -58,7 +58,7 @@ async def test_every_tool_gives_the_same_through_a2a(
 
 
 @BOTH
-async def test_progress_is_told_while_the_tool_works(server: McpServer, tmp_path: Path) -> None:
+async def test_progress_of_a_tool_arrives_while_it_works(server: McpServer, tmp_path: Path) -> None:
     arguments = {"duration": 1.5, "steps": 5}
     expected: list[tuple[float, float | None]] = []
 
@@ -119,7 +119,7 @@ async def test_a_cancel_ends_the_program_that_the_tool_has_started(server: McpSe
         took = time.monotonic() - began
         assert canceled.state is State.CANCELED
         assert took < 1
-        # The server was told, not killed: it is the same as before, and works.
+        # The call was cancelled, the server not killed: it is the same as before, and works.
         after = await side.call(Step("shell_execute", {"command": ["sleep", "0"], "directory": str(tmp_path)}))
         assert after == Outcome("completed")
         assert server.name in command_of(shell)[1]

@@ -62,7 +62,7 @@ async def traced(
 
 
 def check_attributes(path: list[CollectedSpan], reported: dict[str, str]) -> None:
-    """Fail unless the spans of a path have what they should have, and the tool was told of the last call."""
+    """Fail unless the spans of a path have what they should have, and the tool got the context of the last call."""
     tool_call = {"mcp__method__name": "tools/call", "gen_ai__operation__name": "execute_tool"}
     send = {"a2a__method__name": "SendMessage", "a2a__protocol__version": "1.0", "a2a__message__id": ...}
     task = {"a2a__task__id": ..., "gen_ai__conversation__id": ...}
