@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +11,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from interop.adk_conversations import drive, parts, pieces_of, streams, text, texts
 from interop.field import ADK, ADK_CLIENT, ADKS, PROGRAMS, Peer, program
 from interop.table import ABSENT, ADK_THEIRS, PASS, PEER
 from support.command import inherited_environment
@@ -67,8 +66,8 @@ class Reports:
 
     @property
     def streams(self) -> bool:
-        """Whether it streams: the first line does not."""
-        return not self.adk.version.startswith("1.")
+        """Whether it streams."""
+        return streams(self.adk)
 
     @property
     def names_tasks(self) -> bool:
@@ -89,24 +88,6 @@ def adk(request: pytest.FixtureRequest) -> Peer:
     return request.param
 
 
-def drive(adk: Peer, url: str, conversations: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Have their client play conversations; what it reports of each."""
-    if adk.missing:
-        pytest.skip(adk.missing)
-    done = subprocess.run(
-        [*adk.client, url],
-        input=json.dumps(conversations),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-        env={**os.environ, "OTEL_SDK_DISABLED": "true"},
-    )
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {each["name"]: each for each in found}
-
-
 @pytest.fixture(scope="module")
 def our_server() -> Iterator[str]:
     with served(Agent.from_adk(script.agent())) as url:
@@ -122,24 +103,6 @@ def received(adk: Peer, our_server: str) -> Reports:
 def trying(received: Reports, trying: Try) -> Try:
     """Put a cell of this version into the table."""
     return partial(trying, ADK_THEIRS, ADK_CLIENT, peer=received.adk)
-
-
-def parts(event: dict[str, Any]) -> list[dict[str, Any]]:
-    return event.get("content", {}).get("parts") or []
-
-
-def text(event: dict[str, Any]) -> str:
-    return "".join(part.get("text", "") for part in parts(event) if not part.get("thought"))
-
-
-def pieces_of(turn: list[dict[str, Any]]) -> list[str]:
-    """The text as it came. The first piece is empty: older versions take the update that opens it for an answer."""
-    return [text(event) for event in turn if event.get("partial") and text(event)]
-
-
-def texts(events: list[dict[str, Any]]) -> list[str]:
-    """The whole answer."""
-    return [text(event) for event in events if not event.get("partial") and text(event)]
 
 
 def kept(conversation: dict[str, Any]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import pytest
 from interop import mcp_sides as sides
 from interop.mcp_servers.fast import ASKING, ASKING_OVER_HTTP, NAME, OLDER, OVER_HTTP, SERVER
 from interop.mcp_servers.server import PROGRAMS, McpServer, listening, script
+from interop.mcp_sides import TOOLS
 from mcp import Client as McpClient
 
 from dragoman import Agent, Context, Part, State, Task
@@ -27,12 +28,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.skipif(bool(SERVER.missing), reas
 SEEN = [threading.Event() for _ in range(3)]
 BLOB = b"\x00\x01dragoman"
 DRAGOMAN = [sys.executable, "-m", "dragoman", "mcp"]
-TOOLS = [
-    *("resolve_agent_card", "validate_agent_card", "list_remote_agents", "send_message", "send_streaming_message"),
-    *("get_task", "list_tasks", "cancel_task", "subscribe_to_task", "configure_push_notifications"),
-    "get_extended_agent_card",
-]
-
 
 # -- behind: its server as an agent ------------------------------------------------------------------------------------
 
