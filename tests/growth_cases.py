@@ -181,8 +181,8 @@ def _chunk(text: str, artifact: str = "a") -> ArtifactUpdate:
 
 
 def _statuses(n: int) -> list[StatusUpdate]:
-    said = [Message(f"m{i}", Role.AGENT, (Part(text=str(i)),), metadata={"progress": i}) for i in range(n)]
-    return [StatusUpdate("t", "c", TaskStatus(State.WORKING, each)) for each in said]
+    messages = [Message(f"m{i}", Role.AGENT, (Part(text=str(i)),), metadata={"progress": i}) for i in range(n)]
+    return [StatusUpdate("t", "c", TaskStatus(State.WORKING, each)) for each in messages]
 
 
 def _fed(pieces: list[bytes]) -> Work:

@@ -1,11 +1,11 @@
-"""The words of the source: nobody's own, one for one thing, and every word of ours in docs/glossary.md."""
+"""The words of source and tests: nobody's own, one for one thing, and every word of ours in docs/glossary.md."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -14,6 +14,7 @@ from architecture.sources import parsed
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "dragoman"
+TESTS = ROOT / "tests"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 # Words of the protocol, of Python and of the trade, which need no entry in the glossary.
 PLAIN_WORDS = frozenset(Path(__file__).with_name("plain_words.txt").read_text(encoding="utf-8").split())
@@ -32,6 +33,15 @@ UNWANTED = {
     "latecomers": "late_requests",
     "patience": "timeout",
 }
+# The words that tests must not use either: most of these names hold a message, a response or an event.
+UNWANTED_IN_TESTS = {
+    **{word: UNWANTED[word] for word in ("said", "told", "heard")},
+    "came": "received, arrived, message, event",
+    "courier": "sender, client, request",
+    "couriers": "senders, clients, requests",
+}
+# Folders whose tests still use them.
+FOLDERS_WITH_UNWANTED_WORDS = ("unit", "wire", "contract", "docs", "faults", "console", "soak")
 # A name stands twice only where it is a face of the same thing: blocking or async, or in another API.
 FACES = ("client/sync.py", "agents/functions/sync_context.py")
 
@@ -46,6 +56,15 @@ NAMED: dict[type[ast.AST], str] = {
 def modules() -> Iterator[tuple[str, ast.Module]]:
     for path in sorted(SOURCE.rglob("*.py")):
         yield path.relative_to(SOURCE).as_posix(), parsed(path)
+
+
+def modules_of_tests() -> Iterator[tuple[str, ast.Module]]:
+    """The tests that may have an unwanted word: a file without it anywhere in its text is not parsed."""
+    anywhere = re.compile("|".join(UNWANTED_IN_TESTS), re.IGNORECASE)
+    for path in sorted(TESTS.rglob("*.py")):
+        module = path.relative_to(TESTS)
+        if module.parts[0] not in FOLDERS_WITH_UNWANTED_WORDS and anywhere.search(path.read_text(encoding="utf-8")):
+            yield module.as_posix(), parsed(path)
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -80,15 +99,25 @@ def glossary() -> list[str]:
     return re.findall(r"^\| \*\*(.+?)\*\* \|", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-def test_no_identifier_is_a_word_of_the_house() -> None:
-    unwanted = [
-        f"{module}:{line}: {name}; better: {UNWANTED[word]}"
-        for module, tree in modules()
+def unwanted_names(modules: Iterable[tuple[str, ast.Module]], unwanted: Mapping[str, str]) -> list[str]:
+    """The identifiers with one of these words, each with its place and what to use instead."""
+    return [
+        f"{module}:{line}: {name}; better: {unwanted[word]}"
+        for module, tree in modules
         for name, line in identifiers(tree)
         for word in words(name)
-        if word in UNWANTED and "well_known" not in name.lower()
+        if word in unwanted and "well_known" not in name.lower()
     ]
-    assert not unwanted, "\n".join(unwanted)
+
+
+def test_no_identifier_is_a_word_of_the_house() -> None:
+    found = unwanted_names(modules(), UNWANTED)
+    assert not found, "\n".join(found)
+
+
+def test_no_identifier_in_tests_is_a_word_of_the_house() -> None:
+    found = unwanted_names(modules_of_tests(), UNWANTED_IN_TESTS)
+    assert not found, "\n".join(found)
 
 
 def test_no_public_class_name_stands_twice() -> None:

@@ -172,10 +172,10 @@ async def expect_completed(response: Awaitable[bytes]) -> None:
 
 
 class Receiver:
-    """A webhook on loopback that remembers when it was told of the end of a task."""
+    """A webhook on loopback that notices the event that ends a task."""
 
     def __init__(self) -> None:
-        self.told = asyncio.Event()
+        self.ended = asyncio.Event()
         self.url = ""
 
     async def open(self) -> None:
@@ -195,7 +195,7 @@ class Receiver:
             writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
             await writer.drain()
             if COMPLETED in body:
-                self.told.set()
+                self.ended.set()
 
 
 # -- the walks: each opens what it needs and gives the request that is repeated ----------------------------------------
@@ -257,9 +257,9 @@ async def webhook() -> Request:
     configuration = {"taskPushNotificationConfig": {"url": receiver.url}}
 
     async def request() -> None:
-        receiver.told.clear()
+        receiver.ended.clear()
         await expect_completed(post(app, "SendMessage", {"text": "hi"}, configuration))
-        await asyncio.wait_for(receiver.told.wait(), LIMIT_SECONDS)
+        await asyncio.wait_for(receiver.ended.wait(), LIMIT_SECONDS)
 
     return request
 

@@ -9,7 +9,7 @@ import random as global_random
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 from cluster.audit import AuditedDatabase, Effects
 from cluster.callers import (
@@ -428,6 +428,16 @@ class Cluster(FaultSteps):
         self.steps[name] += 1
         getattr(self, name)()
         self.run(self.random.choice((0.0, 0.002, 0.01, 0.05, 0.3)))
+
+    def play(self, steps: int) -> Self:
+        """A whole history: so many steps at random, and its end, at which everything is checked. Closes the cluster."""
+        try:
+            for _ in range(steps):
+                self.step()
+            self.finish()
+        finally:
+            self.close()
+        return self
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

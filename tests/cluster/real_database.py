@@ -19,6 +19,10 @@ _CUT = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
+_STATE = """
+SELECT t.state, t.owner, t.begun, t.attempts, c.home FROM tasks t
+LEFT JOIN contexts c ON c.scope = t.scope AND c.context_id = t.context_id WHERE t.number = $1
+"""
 _NOT_AWAITED = "UPDATE nodes SET seen = seen - interval '1 hour' WHERE id = $1"
 
 
@@ -53,6 +57,10 @@ class RealDatabase:
         await self._nodes.leave(node)
         if self._is_hasty:
             await self._tables[0]._pool.run(lambda connection: connection.execute(_NOT_AWAITED, node))
+
+    async def state_of(self, number: int) -> tuple[int, int | None, bool, int, str | None]:
+        """State, owner, begun, attempts and home of a task."""
+        return tuple(await self._control.fetchrow(_STATE, number))
 
     async def cut(self) -> None:
         """Cut all connections, in the middle of whatever they do."""

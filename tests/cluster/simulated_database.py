@@ -18,6 +18,7 @@ from dragoman.model.state import State
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.postgres.database import ChangeOutcome, InvalidValue, NodeInfo, Peer, Renewal, TaskOwner
 from dragoman.stores.postgres.sql.claims import RETURN_SECONDS
+from dragoman.stores.state_numbers import NUMBERS
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import DedupeKey, Push, Scope, Sweep, TaskPage, TaskQuery, TaskRow, Write
@@ -460,6 +461,11 @@ class SimulatedDatabase(MemoryStore):
     async def drafts(self, agent: str) -> list[StoredTask]:
         """The drafts of an agent."""
         return [self._with_mail(stored) for stored in await super().drafts(agent)]
+
+    async def state_of(self, number: int) -> tuple[int, int | None, bool, int, str | None]:
+        """State, owner, begun, attempts and home of a task, as the columns of PostgreSQL have them."""
+        o = self._ownership[number]
+        return -1 if o.draft else NUMBERS[o.row.state], o.owner, o.begun, o.attempts, self._home(o)
 
     # -- webhooks ----------------------------------------------------------------------------------------------------
 

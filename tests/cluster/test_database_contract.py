@@ -2,110 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from itertools import count
-from typing import Any
-
-import pytest
-from cluster.real_database import RealDatabase
-from cluster.simulated_database import SimulatedDatabase
+from cluster.tables import NOW, ONE, SCOPE, TWO, Tables, after, change, created, push
 from msgspec import structs
 
 from dragoman.dialects.table import V1_0
-from dragoman.engine.ports.store import WOKEN, DedupeKey, Note, Push, PushState, Scope, Sweep, TaskRow, Write
+from dragoman.engine.ports.store import WOKEN, DedupeKey, Note, PushState, Sweep, TaskRow, Write
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.postgres.database import NodeInfo
-
-NOW = 1_800_000_000_000
-SCOPE = Scope("agent", "", "")
-ONE, TWO = 101, 202
-ANSWER = b'{"role":"ROLE_USER"}'
-
-
-class Tables:
-    """A database with two nodes, and short words for what tests do with it."""
-
-    def __init__(self, database: Any) -> None:
-        self.database = database
-        self._numbers = count()
-        self._first = 0
-
-    async def open(self) -> None:
-        for node in (ONE, TWO):
-            await self.database.join(NodeInfo(node, f"node-{node}", ("agent",), "1"))
-        self._first = await self.database.numbers(100)
-
-    def row(self, context: str = "", state: State = State.SUBMITTED, generation: int = 1) -> TaskRow:
-        """A new row, with a number and a context of its own."""
-        number = self._first + next(self._numbers)
-        return TaskRow(number, f"t{number}", SCOPE, context or f"c{number}", V1_0, state, NOW, generation, NOW)
-
-    async def commit(self, node: int, *writes: Write) -> str:
-        """Commit the changes of one task, and say what became of them."""
-        (outcome,) = await self.database.commit(node, [writes])
-        return outcome.kind
-
-    async def create(self, node: int = ONE, context: str = "", **parts: Any) -> TaskRow:
-        """A task that a node has created; with a context, it joins it."""
-        row = self.row(context)
-        assert await self.commit(node, created(row, joins_context=bool(context), **parts)) == "committed"
-        return row
-
-    async def waiting(self, node: int = ONE, context: str = "") -> TaskRow:
-        """A task that waits for an answer: at generation 2, of epoch 1, and nobody's."""
-        row = await self.create(node, context)
-        row = after(row, State.INPUT_REQUIRED)
-        assert await self.commit(node, change(row, 1)) == "committed"
-        return row
-
-    async def kill(self, node: int) -> None:
-        """Declare a node dead."""
-        peers = {peer.id: peer for peer in (await self.database.beat(ONE)).peers}
-        assert await self.database.bury(node, peers[node].beat)
-
-    async def take(self, node: int, *, parallel: bool = False, limit: int = 100) -> list[int]:
-        """The numbers of the tasks that a node takes."""
-        return [c.claim.task for c in await self.database.take(node, "agent", parallel=parallel, limit=limit)]
-
-
-def created(row: TaskRow, **parts: Any) -> Write:
-    """The change that creates a task."""
-    records = tuple(Record(n, f"r{n}".encode()) for n in range(1, row.generation + 1))
-    return Write(row, print, create=True, records=records, notes=(Note(1, "request", b"{}"),), **parts)
-
-
-def after(row: TaskRow, state: State) -> TaskRow:
-    """The row one generation later, in a state."""
-    return TaskRow(
-        row.number, row.id, SCOPE, row.context_id, V1_0, state, NOW + row.generation, row.generation + 1, NOW
-    )
-
-
-def change(row: TaskRow, epoch: int, **parts: Any) -> Write:
-    """The change that brought a task to this row, with one record."""
-    return Write(row, print, records=(Record(row.generation, b"change"),), epoch=epoch, **parts)
-
-
-def push(row: TaskRow, **parts: Any) -> Push:
-    """A webhook of a task."""
-    return Push(row.number, "p", V1_0, "https://example.org", b"", 0, NOW, **parts)
-
-
-@pytest.fixture(params=["simulated", "postgres"])
-async def tables(request: pytest.FixtureRequest) -> AsyncIterator[Tables]:
-    if request.param == "simulated":
-        tables = Tables(SimulatedDatabase(lambda: NOW / 1000))
-        await tables.open()
-        yield tables
-        return
-    database = RealDatabase(request.getfixturevalue("postgres_url"), lambda: NOW)
-    await database.open()
-    tables = Tables(database)
-    await tables.open()
-    yield tables
-    await database.close()
-
 
 # -- the fence -------------------------------------------------------------------------------------------------------
 
@@ -198,16 +102,6 @@ async def test_a_waiting_task_is_claimed_once(tables: Tables) -> None:
     assert await tables.commit(TWO, change(after(row, State.WORKING), 2)) == "committed"
 
 
-async def test_a_running_task_is_claimed_by_revoking_only(tables: Tables) -> None:
-    row = await tables.create(begins=True)
-    assert await tables.database.claim(TWO, row.number, 1, revoke=False) is None
-    claimed = await tables.database.claim(TWO, row.number, 0, revoke=True)
-    assert (claimed.claim.epoch, claimed.begun) == (2, True)
-    assert await tables.commit(ONE, change(after(row, State.COMPLETED), 1)) == "refused"
-    assert await tables.commit(TWO, change(after(row, State.CANCELED), 2)) == "committed"
-    assert await tables.database.claim(ONE, row.number, 0, revoke=True) is None  # it has ended
-
-
 async def test_a_released_task_is_queued_unless_it_has_begun(tables: Tables) -> None:
     idle, begun = await tables.create(), await tables.create(begins=True)
     assert not await tables.database.release(TWO, idle.number, 1)
@@ -215,15 +109,6 @@ async def test_a_released_task_is_queued_unless_it_has_begun(tables: Tables) -> 
     assert await tables.database.release(ONE, idle.number, 1)
     assert not await tables.database.release(ONE, begun.number, 1)
     assert await tables.take(TWO) == [idle.number]
-
-
-async def test_a_begun_task_that_is_handed_over_is_taken_as_begun_without_counting(tables: Tables) -> None:
-    begun = await tables.create(ONE, begins=True)
-    assert not await tables.database.release(TWO, begun.number, 1, begun=True)
-    assert await tables.database.release(ONE, begun.number, 1, begun=True)
-    assert await tables.commit(ONE, change(after(begun, State.COMPLETED), 1)) == "refused"
-    (taken,) = await tables.database.take(TWO, "agent", parallel=False, limit=10)
-    assert (taken.claim, taken.begun) == ((begun.number, 2, 0), True)
 
 
 async def test_without_queued_tasks_only_those_that_had_begun_on_dead_nodes_are_taken(tables: Tables) -> None:
@@ -246,30 +131,6 @@ async def test_queued_tasks_are_taken_oldest_first_by_one_node(tables: Tables) -
     assert await tables.take(TWO, limit=2) == queued[:2]
     assert await tables.take(ONE) == queued[2:]
     assert await tables.take(ONE) == []
-
-
-async def test_what_a_dead_node_had_begun_is_taken_as_begun_and_the_rest_is_queued(tables: Tables) -> None:
-    begun, idle = await tables.create(TWO, begins=True), await tables.create(TWO)
-    assert await tables.take(ONE) == []
-    await tables.kill(TWO)
-    taken = await tables.database.take(ONE, "agent", parallel=False, limit=10)
-    assert [(c.claim, c.begun) for c in taken] == [((begun.number, 2, 1), True), ((idle.number, 2, 0), False)]
-    assert await tables.commit(TWO, change(after(begun, State.COMPLETED), 1)) == "refused"
-
-
-async def test_a_node_that_leaves_costs_its_tasks_no_attempt(tables: Tables) -> None:
-    begun = await tables.create(TWO, begins=True)
-    await tables.database.leave(TWO)
-    (taken,) = await tables.database.take(ONE, "agent", parallel=False, limit=10)
-    assert (taken.claim, taken.begun) == ((begun.number, 2, 0), True)
-
-
-async def test_a_claimed_answer_of_a_dead_node_waits_again(tables: Tables) -> None:
-    row = await tables.waiting()
-    assert await tables.database.claim(TWO, row.number, 2, revoke=False)
-    await tables.kill(TWO)
-    assert await tables.take(ONE) == []
-    assert await tables.database.claim(ONE, row.number, 2, revoke=False)
 
 
 async def test_an_answered_task_that_waits_for_its_turn_is_taken(tables: Tables) -> None:
@@ -299,7 +160,7 @@ async def test_runs_of_one_context_begin_one_after_another(tables: Tables) -> No
     assert await tables.commit(ONE, created(third, joins_context=True, begins=True, serial=True)) == "busy"
 
 
-async def test_who_came_first_is_first_whatever_its_number(tables: Tables) -> None:
+async def test_the_older_message_is_taken_first_also_with_a_higher_number(tables: Tables) -> None:
     # Nodes reserve numbers in blocks: a later message may get a smaller one.
     first = await tables.create(ONE, begins=True, serial=True)
     later, earlier = tables.row(first.context_id), tables.row(first.context_id)
@@ -401,17 +262,6 @@ async def test_mail_is_numbered_and_posted_once(tables: Tables) -> None:
     assert (stored.mail, stored.snapshot_mail, stored.epoch) == (2, 1, 1)
     assert (await tables.database.post(row, b"five", None, None, 5)).kind == "refused"
     assert (await tables.database.post(row, b"two", None, None, 2)).kind == "committed"  # sent once more
-
-
-async def test_a_draft_that_has_its_reply_does_not_come_back(tables: Tables) -> None:
-    row, key = tables.row(), DedupeKey(b"r" * 32, NOW * 2)
-    draft = Write(row, print, draft=True, snapshot=b"d", dedupe_key=key)
-    assert await tables.commit(ONE, draft) == "committed"
-    replied = Write(row, print, draft=True, delete=True, dedupe_key=key, reply=b"reply", epoch=1)
-    assert await tables.commit(ONE, replied) == "committed"
-    assert await tables.commit(ONE, draft) != "committed"
-    assert await tables.database.drafts("agent") == []
-    assert await tables.database.reply(key.digest, NOW) == b"reply"
 
 
 async def test_the_id_of_a_draft_is_taken(tables: Tables) -> None:

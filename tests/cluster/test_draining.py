@@ -180,7 +180,7 @@ def test_at_the_deadline_what_may_not_begin_again_fails_and_its_caller_gets_that
         assert text_of(cluster, two, task.id) == "the server that ran it is gone"
 
 
-def test_a_caller_that_still_waits_at_the_end_is_told_to_ask_again() -> None:
+def test_a_caller_that_still_waits_when_the_drain_ends_gets_an_error_that_says_to_ask_again() -> None:
     with scene(2) as cluster:
         one, two = cluster.living
         task = begin(cluster, two, "once long", context_id="talk")
@@ -279,19 +279,13 @@ def test_a_session_does_not_wait_for_a_node_that_has_died_nor_for_ever(ends: str
 
 @pytest.mark.parametrize("seed", range(2))
 def test_nodes_that_stop_all_the_time_break_no_promise_and_fail_nothing_that_has_time_to_end(seed: int) -> None:
-    cluster = Cluster(seed, nodes=3, faults={"stop": 10.0})
-    try:
-        for _ in range(300):
-            cluster.step()
-        cluster.finish()
-        assert cluster.steps["stop"] > 10
-        failed = [row for row in cluster.audit.rows.values() if row.state is State.FAILED and not is_pinned(row)]
-        for row in failed:
-            script = cluster.audit.journals[row.number][1]
-            reason = cluster.audit.journals[row.number][row.generation]
-            assert b"as the script says" in reason or any(word in script for word in (b"long", b"slow"))
-    finally:
-        cluster.close()
+    cluster = Cluster(seed, nodes=3, faults={"stop": 10.0}).play(300)
+    assert cluster.steps["stop"] > 10
+    failed = [row for row in cluster.audit.rows.values() if row.state is State.FAILED and not is_pinned(row)]
+    for row in failed:
+        script = cluster.audit.journals[row.number][1]
+        reason = cluster.audit.journals[row.number][row.generation]
+        assert b"as the script says" in reason or any(word in script for word in (b"long", b"slow"))
 
 
 def is_pinned(row: TaskRow) -> bool:

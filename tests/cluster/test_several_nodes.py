@@ -14,8 +14,6 @@ from cluster.world import START
 from dragoman.model.state import State
 from dragoman.stores.postgres.lease import NodeLease
 
-OUTAGES = {"restart_database": 4.0}
-
 
 @contextmanager
 def scene(nodes: int = 3, seed: int = 1) -> Iterator[Cluster]:
@@ -144,15 +142,9 @@ def test_the_tasks_of_a_killed_node_are_taken_within_ten_seconds() -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_an_outage_of_the_database_kills_no_node_and_fails_no_task(seed: int) -> None:
-    cluster = Cluster(seed, nodes=3, faults=OUTAGES)
-    try:
-        for _ in range(300):
-            cluster.step()
-        cluster.finish()
-        assert len(cluster.audit.nodes) == 3
-        assert cluster.steps["restart_database"] > 3
-        failed = [row for row in cluster.audit.rows.values() if row.state is State.FAILED]
-        reasons = {cluster.audit.journals[row.number][row.generation] for row in failed}
-        assert all(b"as the script says" in reason for reason in reasons), reasons
-    finally:
-        cluster.close()
+    cluster = Cluster(seed, nodes=3, faults={"restart_database": 4.0}).play(300)
+    assert len(cluster.audit.nodes) == 3
+    assert cluster.steps["restart_database"] > 3
+    failed = [row for row in cluster.audit.rows.values() if row.state is State.FAILED]
+    reasons = {cluster.audit.journals[row.number][row.generation] for row in failed}
+    assert all(b"as the script says" in reason for reason in reasons), reasons

@@ -5,18 +5,15 @@ A failure names its seed. `run_history(seed)` repeats it, step by step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from cluster.audit import AuditedDatabase
-from cluster.fault_steps import FAULTS
-from cluster.machine import CALLS, Cluster
+from cluster.machine import Cluster
 from cluster.real_database import RealBackend, RealDatabase
 from cluster.simulated_database import SimulatedDatabase
-from hypothesis import HealthCheck, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from msgspec import structs
 
 from dragoman.dialects.table import V1_0
@@ -29,16 +26,13 @@ NOW = 1_800_000_000.0
 STORMS = (0.3, 1, 3, 8)
 
 
-def run_history(seed: int, steps: int = STEPS, database: Any = None) -> Cluster:
+def run_history(seed: int, steps: int = STEPS) -> Cluster:
     """One history of a cluster: the seed says how many nodes there are, how much goes wrong, and what happens."""
-    cluster = Cluster(seed, nodes=2 + seed % 4, storm=STORMS[seed // 4 % 4], database=database)
-    try:
-        for _ in range(steps):
-            cluster.step()
-        cluster.finish()
-    finally:
-        cluster.close()
-    return cluster
+    return cluster_of(seed).play(steps)
+
+
+def cluster_of(seed: int, **parts: Any) -> Cluster:
+    return Cluster(seed, nodes=2 + seed % 4, storm=STORMS[seed // 4 % 4], **parts)
 
 
 @pytest.mark.parametrize("seed", range(0, 16, 5))  # every number of nodes, and every storm
@@ -54,6 +48,13 @@ def test_whatever_happens_no_promise_is_broken(seed: int) -> None:
 def test_a_million_steps(part: int) -> None:
     histories = range(1000 + part, 1000 + 1_000_000 // STEPS, 4)
     assert sum(run_history(seed).steps.total() for seed in histories) >= 250_000
+
+
+@pytest.mark.timeout(60)
+@given(st.integers(16, 1 << 32))
+@settings(max_examples=3, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+def test_a_random_history_breaks_no_promise(seed: int) -> None:
+    run_history(seed, STEPS // 4)
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:
@@ -72,20 +73,11 @@ def run_on_postgres(url: str, seed: int, steps: int) -> Cluster:
     database = RealDatabase(url, lambda: clusters[0].world.now_ms() if clusters else 0, is_hasty=True)
     backend.run(database.open())
     try:
-        clusters.append(
-            Cluster(seed, nodes=2 + seed % 4, storm=STORMS[seed // 4 % 4], database=database, backend=backend)
-        )
-        (cluster,) = clusters
-        try:
-            for _ in range(steps):
-                cluster.step()
-            cluster.finish()
-        finally:
-            cluster.close()
+        clusters.append(cluster_of(seed, database=database, backend=backend))
+        return clusters[0].play(steps)
     finally:
         backend.run(database.close())
         backend.close()
-    return cluster
 
 
 def test_whatever_happens_postgres_keeps_every_promise(postgres_url: str) -> None:
@@ -98,48 +90,6 @@ def test_whatever_happens_postgres_keeps_every_promise(postgres_url: str) -> Non
 def test_thousands_of_steps_on_postgres(postgres_url: str, seed: int) -> None:
     cluster = run_on_postgres(postgres_url, seed, STEPS)
     assert len(cluster.audit.rows) > STEPS / 10
-
-
-# -- chosen by hypothesis ----------------------------------------------------------------------------------------------
-
-
-class ClusterMachine(RuleBasedStateMachine):
-    """The same steps, chosen by hypothesis, which looks for the shortest history that breaks a promise."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cluster: Cluster | None = None
-
-    @initialize(seed=st.integers(0, 1 << 32), nodes=st.integers(2, 5))
-    def begin(self, seed: int, nodes: int) -> None:
-        self.cluster = Cluster(seed, nodes=nodes)
-
-    def teardown(self) -> None:
-        if self.cluster is not None:
-            try:
-                self.cluster.finish()
-            finally:
-                self.cluster.close()
-
-
-def _rule_for(name: str) -> Callable[[ClusterMachine], None]:
-    def do(self: ClusterMachine) -> None:
-        assert self.cluster is not None
-        self.cluster.do(name)
-
-    do.__name__ = name
-    return do
-
-
-for _name in (*CALLS, *FAULTS):
-    setattr(ClusterMachine, _name, rule()(_rule_for(_name)))
-
-
-@pytest.mark.timeout(60)
-def test_hypothesis_finds_no_broken_promise() -> None:
-    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    options = settings(max_examples=8, stateful_step_count=40, deadline=None, suppress_health_check=checks)
-    run_state_machine_as_test(ClusterMachine, settings=options)
 
 
 # -- the checks notice what they are there for ------------------------------------------------------------------------
@@ -183,13 +133,9 @@ def test_a_broken_database_is_noticed(broken: type[SimulatedDatabase]) -> None:
         cluster = Cluster(seed, nodes=3, database=database)
         database._now = lambda cluster=cluster: cluster.world.now
         try:
-            for _ in range(STEPS // 2):
-                cluster.step()
-            cluster.finish()
+            cluster.play(STEPS // 2)
         except Exception:  # noqa: BLE001 - it may also end in confusion
             return
-        finally:
-            cluster.close()
     pytest.fail(f"nobody noticed that the database is {broken.__name__}")
 
 

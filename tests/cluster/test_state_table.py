@@ -1,25 +1,20 @@
-"""The tables of task states in docs/scaling.md are what PostgreSQL does: every row is brought about and tried out."""
+"""The tables of task states in docs/scaling.md are what PostgreSQL and the simulation do: every row is tried out."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from cluster.test_database_contract import ANSWER, NOW, after, change, created
+from cluster.tables import ANSWER, ONE, Tables, after, change
 
-from dragoman.dialects.table import V1_0
-from dragoman.engine.ports.store import Note, Scope, TaskRow, Write
+from dragoman.engine.ports.store import Note, TaskRow, Write
 from dragoman.model.state import State
-from dragoman.net.postgres import connect
 from dragoman.stores.postgres.database import NodeInfo
-from dragoman.stores.postgres.sql.database import PostgresDatabase
-from dragoman.stores.postgres.sql.nodes import PostgresNodes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scaling.md"
-SCOPE = Scope("agent", "", "")
 NO, YES = "no", "yes"
 # As the page names them.
 STATES = {1: "submitted", 2: "working", 3: "ended", 6: "waiting", 8: "waiting", -1: "draft"}
@@ -35,39 +30,34 @@ class Placed(NamedTuple):
 
 
 class Board:
-    """A database on which tasks are put into the rows of the table. Each has nodes and a context of its own."""
+    """Tasks in the rows of the table. Each has nodes and a context of its own."""
 
-    def __init__(self, database: PostgresDatabase, nodes: PostgresNodes, control: Any) -> None:
-        self.database = database
-        self.nodes = nodes
-        self.control = control
-        self._ids = count(1)
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self.database = tables.database
+        self._ids = count(1000)
 
     async def node(self) -> int:
         node = next(self._ids)
-        await self.nodes.join(NodeInfo(node, f"node-{node}", ("agent",), "1"))
+        await self.database.join(NodeInfo(node, f"node-{node}", ("agent",), "1"))
         return node
 
-    async def kill(self, node: int) -> None:
-        peers = {peer.id: peer for peer in (await self.nodes.beat(node)).peers}
-        assert await self.nodes.bury(node, peers[node].beat)
-
-    async def commit(self, node: int, write: Write) -> bool:
-        (outcome,) = await self.database.commit(node, [[write]])
-        return outcome.kind == "committed"
+    async def live_nodes(self) -> list[int]:
+        return [peer.id for peer in (await self.database.beat(ONE)).peers]
 
     async def begin(self, **parts: Any) -> Placed:
         """A new task of a node."""
         owner, other = await self.node(), await self.node()
-        number = await self.database.numbers(1)
-        row = TaskRow(number, f"t{number}", SCOPE, f"c{number}", V1_0, State.SUBMITTED, NOW, 1, NOW)
-        assert await self.commit(owner, created(row, **parts))
-        return Placed(row, 1, owner, other)
+        return Placed(await self.tables.create(owner, **parts), 1, owner, other)
 
     async def go_on(self, placed: Placed, state: State, **parts: Any) -> Placed:
         row = after(placed.row, state)
-        assert await self.commit(placed.owner, change(row, placed.epoch, **parts))
+        assert await self.tables.commit(placed.owner, change(row, placed.epoch, **parts)) == "committed"
         return placed._replace(row=row)
+
+    async def claim(self, placed: Placed) -> Placed:
+        claimed = await self.database.claim(placed.owner, placed.row.number, placed.row.generation, revoke=False)
+        return placed._replace(epoch=claimed.claim.epoch)
 
     # -- the rows ------------------------------------------------------------------------------------------------------
 
@@ -79,7 +69,7 @@ class Board:
 
     async def homeless(self) -> Placed:
         placed = await self.pinned()
-        await self.kill(placed.owner)
+        await self.tables.kill(placed.owner)
         return placed
 
     async def claimed(self) -> Placed:
@@ -95,29 +85,22 @@ class Board:
 
     async def draft(self) -> Placed:
         owner, other = await self.node(), await self.node()
-        number = await self.database.numbers(1)
-        row = TaskRow(number, f"t{number}", SCOPE, f"c{number}", V1_0, State.WORKING, NOW, 1, NOW)
-        note = (Note(1, "request", b"{}"),)
-        assert await self.commit(owner, Write(row, print, draft=True, snapshot=b"d", notes=note, begins=True))
+        row, note = self.tables.row(state=State.WORKING), Note(1, "request", b"{}")
+        draft = Write(row, print, draft=True, snapshot=b"d", notes=(note,), begins=True)
+        assert await self.tables.commit(owner, draft) == "committed"
         return Placed(row, 1, owner, other)
 
     async def waiting(self) -> Placed:
         return await self.go_on(await self.running(), State.INPUT_REQUIRED)
 
     async def answered(self) -> Placed:
-        placed = await self.waiting()
-        claimed = await self.database.claim(placed.owner, placed.row.number, placed.row.generation, revoke=False)
-        assert claimed is not None
-        return placed._replace(epoch=claimed.claim.epoch)
+        return await self.claim(await self.waiting())
 
     async def waiting_for_login(self) -> Placed:
         return await self.go_on(await self.running(), State.AUTH_REQUIRED)
 
     async def logged_in(self) -> Placed:
-        placed = await self.waiting_for_login()
-        claimed = await self.database.claim(placed.owner, placed.row.number, placed.row.generation, revoke=False)
-        assert claimed is not None
-        return placed._replace(epoch=claimed.claim.epoch)
+        return await self.claim(await self.waiting_for_login())
 
     async def ended(self) -> Placed:
         return await self.go_on(await self.running(), State.COMPLETED)
@@ -126,18 +109,13 @@ class Board:
 
     async def columns(self, placed: Placed) -> tuple[str, ...]:
         """State, owner, begun, home and attempts of a task, as the first table writes them."""
-        state, owner, begun, attempts, home = await self.control.fetchrow(
-            "SELECT t.state, t.owner, t.begun, t.attempts, c.home FROM tasks t "
-            "LEFT JOIN contexts c ON c.scope = t.scope AND c.context_id = t.context_id WHERE t.number = $1",
-            placed.row.number,
-        )
-        is_alive = await self.control.fetchval("SELECT EXISTS (SELECT 1 FROM nodes WHERE name = $1 AND NOT dead)", home)
-        homes = {True: "a live node", False: "a node that is gone"}
+        state, owner, begun, attempts, home = await self.database.state_of(placed.row.number)
+        names = {f"node-{node}" for node in await self.live_nodes()}
         return (
             STATES[state],
             "none" if owner is None else "a node",
             YES if begun else NO,
-            "any" if home is None else homes[is_alive],
+            "any" if home is None else "a live node" if home in names else "a node that is gone",
             str(attempts),
         )
 
@@ -158,11 +136,11 @@ Try = Callable[[Board, Placed], Awaitable[str]]
 
 
 async def owner_writes(board: Board, placed: Placed) -> str:
-    return _yes(await board.commit(placed.owner, _next_note(placed, placed.epoch)))
+    return _yes(await board.tables.commit(placed.owner, _next_note(placed)) == "committed")
 
 
 async def another_writes(board: Board, placed: Placed) -> str:
-    return _yes(await board.commit(placed.other, _next_note(placed, placed.epoch)))
+    return _yes(await board.tables.commit(placed.other, _next_note(placed)) == "committed")
 
 
 async def another_takes_it(board: Board, placed: Placed) -> str:
@@ -185,13 +163,13 @@ async def it_takes_a_message(board: Board, placed: Placed) -> str:
 
 async def owner_dies(board: Board, placed: Placed) -> str:
     # The node of a session that is gone is dead already.
-    if await board.control.fetchval("SELECT NOT dead FROM nodes WHERE id = $1", placed.owner):
-        await board.kill(placed.owner)
+    if placed.owner in await board.live_nodes():
+        await board.tables.kill(placed.owner)
     return await _after_owner(board, placed)
 
 
 async def owner_leaves(board: Board, placed: Placed) -> str:
-    await board.nodes.leave(placed.owner)
+    await board.database.leave(placed.owner)
     return await _after_owner(board, placed)
 
 
@@ -204,8 +182,8 @@ async def _after_owner(board: Board, placed: Placed) -> str:
     return "nothing changes" if await board.columns(placed) == before else "waits again"
 
 
-def _next_note(placed: Placed, epoch: int) -> Write:
-    return Write(placed.row, print, notes=(Note(placed.row.generation, "begun", b"k"),), epoch=epoch, key=1)
+def _next_note(placed: Placed) -> Write:
+    return Write(placed.row, print, notes=(Note(placed.row.generation, "begun", b"k"),), epoch=placed.epoch, key=1)
 
 
 def _yes(is_so: bool) -> str:
@@ -239,14 +217,8 @@ TRIES: dict[str, Try] = {
 
 
 @pytest.fixture
-async def board(postgres_url: str) -> AsyncIterator[Board]:
-    database, nodes = PostgresDatabase(postgres_url), PostgresNodes(postgres_url)
-    await database.open(())
-    control = await connect(postgres_url)
-    yield Board(database, nodes, control)
-    await control.close()
-    await nodes.close()
-    await database.close()
+def board(tables: Tables) -> Board:
+    return Board(tables)
 
 
 def page_table(first: str) -> list[list[str]]:

@@ -399,8 +399,8 @@ def check(asked: Asked, answer: Answer) -> None:
     if not answer.body:
         assert answer.status in (204, 304) or asked.method == "HEAD"
         return
-    said = json.loads(answer.body)
-    error = said.get("error") if isinstance(said, dict) else None
+    body = json.loads(answer.body)
+    error = body.get("error") if isinstance(body, dict) else None
     if error is not None:
         assert not INSIDES.search(json.dumps(error, ensure_ascii=False)), error
 

@@ -21,6 +21,13 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from dragoman import Agent, Client, Task
 from dragoman.testing import served
 
+# Those of `dragoman mcp`, in the order in which it lists them.
+TOOLS = [
+    *("resolve_agent_card", "validate_agent_card", "list_remote_agents", "send_message", "send_streaming_message"),
+    *("get_task", "list_tasks", "cancel_task", "subscribe_to_task", "configure_push_notifications"),
+    "get_extended_agent_card",
+]
+
 
 class Direct:
     """The official client, and nobody in between."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from urllib.request import urlopen
 
 import yaml
 from support.deployed import ALERTS, DEPLOY
+from support.ports import free_port
 
 FOLDER = Path(__file__).parents[2] / ".peers" / "prometheus"
 ABSENT = "there is no Prometheus: install Go 1.26 for `make interop`, or your system's package `prometheus`"
@@ -114,7 +114,7 @@ def running_prometheus(folder: Path, targets: Sequence[str]) -> Iterator[Prometh
     config["scrape_configs"][0]["static_configs"][0]["targets"] = [*targets]
     file = folder / "prometheus.yml"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     flags = {"config.file": file, "storage.tsdb.path": folder / "data", "web.listen-address": address}
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(
@@ -131,9 +131,3 @@ def running_prometheus(folder: Path, targets: Sequence[str]) -> Iterator[Prometh
         finally:
             process.terminate()
             process.wait(SECONDS)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -20,7 +20,7 @@ PASS, FAIL = "pass", "fail"
 ABSENT = "absent"  # not in this version, or the peer has no such thing
 PEER = "peer"  # the peer is at fault, and a test shows it
 
-# What is worst is told: an operation that several cases try is as good as the worst of them.
+# An operation that several cases try is as good as the worst of them.
 WORST_FIRST = (FAIL, PEER, ABSENT, PASS)
 SIGNS = {PASS: "✓", FAIL: "**✗**", ABSENT: "none", PEER: "peer"}
 
@@ -61,13 +61,13 @@ MEANINGS = {
 ADK_MEANINGS = {
     "answer": "the answer of the agent comes whole, and is kept once",
     "tokens": "it is shown piece by piece as the model writes it",
-    "bare": "no event without anything in it, and nothing told again",
+    "bare": "no event without anything in it, and nothing repeated",
     "tools": "calls of tools are no part of the answer",
     "pause": "a tool that waits, answered with a function response",
     "words": "the same, answered in plain words",
     "allow": "a tool that has to be allowed, allowed and not",
     "failure": "a failure is an error of the turn, with its reason",
-    "secret": "the text of an exception is not told",
+    "secret": "the text of an exception stays secret",
     "saved": "a file that the agent has saved arrives",
     "leave": "a run that is left here ends over there",
     "numbers": "`2` arrives as `2`",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +11,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from interop.adk_conversations import drive, parts, pieces_of, streams, text, texts
 from interop.field import ADK, ADK_CLIENT, ADKS, PROGRAMS, Peer, program
 from interop.table import ABSENT, ADK_THEIRS, PASS, PEER
 from support.command import inherited_environment
@@ -59,7 +58,7 @@ FLOATS = "google-adk keeps data in a2a-sdk's protobuf, where every number is a f
 
 
 @dataclass(frozen=True)
-class Heard:
+class Reports:
     """What the client of one version made of every conversation."""
 
     adk: Peer
@@ -67,8 +66,8 @@ class Heard:
 
     @property
     def streams(self) -> bool:
-        """Whether it streams: the first line does not."""
-        return not self.adk.version.startswith("1.")
+        """Whether it streams."""
+        return streams(self.adk)
 
     @property
     def names_tasks(self) -> bool:
@@ -89,24 +88,6 @@ def adk(request: pytest.FixtureRequest) -> Peer:
     return request.param
 
 
-def drive(adk: Peer, url: str, conversations: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Have their client play conversations; what it said of each."""
-    if adk.missing:
-        pytest.skip(adk.missing)
-    done = subprocess.run(
-        [*adk.client, url],
-        input=json.dumps(conversations),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-        env={**os.environ, "OTEL_SDK_DISABLED": "true"},
-    )
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {each["name"]: each for each in found}
-
-
 @pytest.fixture(scope="module")
 def our_server() -> Iterator[str]:
     with served(Agent.from_adk(script.agent())) as url:
@@ -114,32 +95,14 @@ def our_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def received(adk: Peer, our_server: str) -> Heard:
-    return Heard(adk, drive(adk, our_server, CONVERSATIONS))
+def received(adk: Peer, our_server: str) -> Reports:
+    return Reports(adk, drive(adk, our_server, CONVERSATIONS))
 
 
 @pytest.fixture
-def trying(received: Heard, trying: Try) -> Try:
+def trying(received: Reports, trying: Try) -> Try:
     """Put a cell of this version into the table."""
     return partial(trying, ADK_THEIRS, ADK_CLIENT, peer=received.adk)
-
-
-def parts(event: dict[str, Any]) -> list[dict[str, Any]]:
-    return event.get("content", {}).get("parts") or []
-
-
-def text(event: dict[str, Any]) -> str:
-    return "".join(part.get("text", "") for part in parts(event) if not part.get("thought"))
-
-
-def pieces_of(turn: list[dict[str, Any]]) -> list[str]:
-    """The text as it came. The first piece is empty: older versions take the update that opens it for an answer."""
-    return [text(event) for event in turn if event.get("partial") and text(event)]
-
-
-def texts(events: list[dict[str, Any]]) -> list[str]:
-    """What was told as a whole."""
-    return [text(event) for event in events if not event.get("partial") and text(event)]
 
 
 def kept(conversation: dict[str, Any]) -> list[dict[str, Any]]:
@@ -155,7 +118,7 @@ def waiting(turn: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("S2-2", "S2-117")
-def test_their_client_gets_an_answer_once_and_keeps_it_once(received: Heard, trying: Try) -> None:
+def test_their_client_gets_an_answer_once_and_keeps_it_once(received: Reports, trying: Try) -> None:
     with trying("answer"):
         for turn in received["answer"]["turns"]:
             assert texts(turn) == ["I heard you."]
@@ -164,14 +127,14 @@ def test_their_client_gets_an_answer_once_and_keeps_it_once(received: Heard, try
         assert texts(kept(received["thought"])) == ["Thought of."]
 
 
-def test_their_client_gets_it_piece_by_piece(received: Heard, trying: Try) -> None:
+def test_their_client_gets_it_piece_by_piece(received: Reports, trying: Try) -> None:
     with trying("tokens", *((PASS, "") if received.streams else (ABSENT, NO_STREAM))):
         [turn] = received["tokens"]["turns"]
         assert pieces_of(turn) == (script.pieces(PIECES) if received.streams else [])
         assert texts(turn) == texts(kept(received["tokens"])) == [WHOLE]
 
 
-def test_their_client_keeps_an_empty_event_of_its_own(received: Heard, trying: Try) -> None:
+def test_their_client_keeps_an_empty_event_of_its_own(received: Reports, trying: Try) -> None:
     found, why = (PASS, "") if not received.streams else (PEER, EMPTY if received.names_tasks else MORE_EMPTY)
     with trying("bare", found, why):
         whole = [event for event in received["tokens"]["turns"][0] if not event.get("partial")]
@@ -182,24 +145,24 @@ def test_their_client_keeps_an_empty_event_of_its_own(received: Heard, trying: T
             0 if found == PASS or received.names_tasks else 2,
             0 if found == PASS else 1,
         )
-        # No question is told again with its answer: by our marks it knows an ADK agent.
+        # No question is repeated with its answer: by our marks it knows an ADK agent.
         answered = [event for event in received["pause"]["turns"][1] if text(event)]
         assert text(answered[0]) == ("The review " if received.streams else "The review says yes.")
 
 
-def test_their_client_is_not_told_of_tools(received: Heard, trying: Try) -> None:
+def test_their_client_gets_no_events_of_tools(received: Reports, trying: Try) -> None:
     with trying("tools"):
         [turn] = received["tools"]["turns"]
         assert texts(turn) == ["The sum is 5."]
         assert not [part for event in turn for part in parts(event) if "text" not in part]
 
 
-def test_their_client_answers_a_tool_that_waits(received: Heard, trying: Try) -> None:
+def test_their_client_answers_a_tool_that_waits(received: Reports, trying: Try) -> None:
     with trying("pause"):
         assert_answered(received, received["pause"])
 
 
-def test_their_client_answers_a_tool_that_waits_in_plain_words(received: Heard, trying: Try) -> None:
+def test_their_client_answers_a_tool_that_waits_in_plain_words(received: Reports, trying: Try) -> None:
     with trying("words", *((PASS, "") if received.names_tasks else (PEER, NO_TASK))):
         if received.names_tasks:
             assert_answered(received, received["words"])
@@ -209,7 +172,7 @@ def test_their_client_answers_a_tool_that_waits_in_plain_words(received: Heard, 
         assert not tasks_of(asked) & tasks_of(answered)
 
 
-def assert_answered(received: Heard, conversation: dict[str, Any]) -> None:
+def assert_answered(received: Reports, conversation: dict[str, Any]) -> None:
     asked, answered = conversation["turns"]
     part = waiting(asked)
     assert part["function_call"]["name"] == "review"
@@ -224,7 +187,7 @@ def tasks_of(events: list[dict[str, Any]]) -> set[str]:
     return {event["custom_metadata"]["a2a:task_id"] for event in events}
 
 
-def test_their_client_allows_a_tool_or_does_not(received: Heard, trying: Try) -> None:
+def test_their_client_allows_a_tool_or_does_not(received: Reports, trying: Try) -> None:
     with trying("allow"):
         for name, outcome in ("allowed", "It is gone."), ("refused", "It is still there."):
             asked, answered = received[name]["turns"]
@@ -234,7 +197,7 @@ def test_their_client_allows_a_tool_or_does_not(received: Heard, trying: Try) ->
             assert texts(answered) == [outcome]
 
 
-def test_their_client_is_told_of_a_failure(received: Heard, trying: Try) -> None:
+def test_their_client_gets_an_error_with_the_reason_of_a_failure(received: Reports, trying: Try) -> None:
     is_error = received.adk is ADK  # since when is not known: 2.5 does not
     with trying("failure", *((PASS, "") if is_error else (PEER, NO_ERROR))):
         [turn] = received["failed"]["turns"]
@@ -243,13 +206,13 @@ def test_their_client_is_told_of_a_failure(received: Heard, trying: Try) -> None
         assert received.failed in json.dumps(turn)
 
 
-def test_their_client_hears_nothing_of_an_exception(received: Heard, trying: Try) -> None:
+def test_their_client_never_gets_the_text_of_an_exception(received: Reports, trying: Try) -> None:
     with trying("secret"):
         assert received.failed in json.dumps(received["secret"])
         assert script.SECRET not in json.dumps(received["secret"])
 
 
-def test_their_client_gets_a_saved_file(received: Heard, trying: Try) -> None:
+def test_their_client_gets_a_saved_file(received: Reports, trying: Try) -> None:
     with trying("saved"):
         [turn] = received["saved"]["turns"]
         [file] = [part["inline_data"] for event in turn for part in parts(event) if "inline_data" in part]
@@ -257,7 +220,7 @@ def test_their_client_gets_a_saved_file(received: Heard, trying: Try) -> None:
         assert texts(turn) == ["Done."]
 
 
-def test_integers_leave_our_server_as_integers(received: Heard, our_server: str, trying: Try) -> None:
+def test_integers_leave_our_server_as_integers(received: Reports, our_server: str, trying: Try) -> None:
     with trying("numbers", *((PEER, FLOATS) if received.streams else (PASS, ""))):
         task = posted(our_server, "review")["result"]["task"]
         [data] = [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
@@ -266,7 +229,7 @@ def test_integers_leave_our_server_as_integers(received: Heard, our_server: str,
         assert repr(read) == ("{'amount': 2.0}" if received.streams else "{'amount': 2}")
 
 
-async def test_their_client_leaves_and_the_task_goes_on(received: Heard, our_server: str, trying: Try) -> None:
+async def test_their_client_leaves_and_the_task_goes_on(received: Reports, our_server: str, trying: Try) -> None:
     if not received.streams:
         with trying("leave", ABSENT, NO_STREAM):
             return

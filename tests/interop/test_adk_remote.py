@@ -31,7 +31,7 @@ NO_TOKENS = (
     "to_a2a streams no tokens, though its card says that it streams: its converter of requests must be replaced."
 )
 AS_NOTES = "to_a2a tells every token as a note of progress, and the whole text as another: they are shown as thoughts."
-TOLD = "to_a2a tells the text of an exception to the caller."
+EXPOSES_EXCEPTIONS = "to_a2a tells the text of an exception to the caller."
 NOT_SENT = "to_a2a does not send saved files, unless an interceptor is added."
 STATUS_FLOATS = "google-adk keeps data in a2a-sdk's protobuf, where every number is a float: `2` arrives as `2.0`."
 
@@ -216,7 +216,7 @@ async def test_our_agent_makes_an_error_of_a_failure(any_talk: Talk, path: str, 
 
 
 async def test_their_server_tells_exceptions(talk: Talk, path: str, trying: Try) -> None:
-    with trying(ADK_OURS, path, "secret", PEER, TOLD):
+    with trying(ADK_OURS, path, "secret", PEER, EXPOSES_EXCEPTIONS):
         events = await talk.say("fail")
         assert (events[-1].error_code, events[-1].error_message) == ("remote_agent_error", script.SECRET)
 

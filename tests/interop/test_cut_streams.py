@@ -1,4 +1,4 @@
-"""Our client on foreign servers that know no way to resume a stream: it is cut, and still every word is told once."""
+"""Our client on foreign servers that know no way to resume a stream: the stream is cut, and every word arrives once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_stream_cut_twenty_times_says_every_word_once(wire: Any, server_
     url = server_of(PEER)
     async with proxy.CuttingProxy(url, cuts(sum(str(wire).encode()))) as between:
         card = card_at(url, between.url)
-        await assert_every_word_is_told_once(card, wire, between)
+        await assert_every_word_arrives_once(card, wire, between)
 
 
 @pytest.mark.parametrize(("peer", "wire"), GRPC_SERVERS)
@@ -87,10 +87,10 @@ async def test_a_stream_over_grpc_whose_connection_is_cut_says_every_word_once(
     cuts_to_make = connection_cuts(sum(str(wire).encode()), begun)
     async with proxy.CuttingProxy(f"grpc://{address}", cuts_to_make, marker=b"") as between:
         card = json.loads(card_text(url).replace(address, urlsplit(between.url).netloc))
-        await assert_every_word_is_told_once(card, wire, between, begun)
+        await assert_every_word_arrives_once(card, wire, between, begun)
 
 
-async def assert_every_word_is_told_once(
+async def assert_every_word_arrives_once(
     card: dict[str, Any], wire: Any, between: Any, begun: asyncio.Event | None = None
 ) -> None:
     cuts_to_make = between.left

@@ -16,6 +16,7 @@ import pytest
 from interop import mcp_sides as sides
 from interop.mcp_servers.fast import ASKING, ASKING_OVER_HTTP, NAME, OLDER, OVER_HTTP, SERVER
 from interop.mcp_servers.server import PROGRAMS, McpServer, listening, script
+from interop.mcp_sides import TOOLS
 from mcp import Client as McpClient
 
 from dragoman import Agent, Context, Part, State, Task
@@ -23,16 +24,10 @@ from dragoman.model.event import StatusUpdate
 from dragoman.testing import served
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(bool(SERVER.missing), reason=SERVER.missing or "it is there")]
-# Set when the client has been told of that step.
+# Set when the client has received that step.
 SEEN = [threading.Event() for _ in range(3)]
 BLOB = b"\x00\x01dragoman"
 DRAGOMAN = [sys.executable, "-m", "dragoman", "mcp"]
-TOOLS = [
-    *("resolve_agent_card", "validate_agent_card", "list_remote_agents", "send_message", "send_streaming_message"),
-    *("get_task", "list_tasks", "cancel_task", "subscribe_to_task", "configure_push_notifications"),
-    "get_extended_agent_card",
-]
-
 
 # -- behind: its server as an agent ------------------------------------------------------------------------------------
 
@@ -238,7 +233,7 @@ async def test_progress_of_an_agent_reaches_its_client(transport: str, mode: str
         answer = await host.call("send_message", agent_id=agent_id, text="report")
         assert answer["structured"]["text"] == "reported"
         steps = [message for _, _, message in answer["progress"] if "step" in (message or "")]
-        # One is told again while nothing is new.
+        # One is sent again while nothing is new.
         assert list(dict.fromkeys(steps)) == ["working: step 0", "working: step 1", "working: step 2"]
         done = [each[0] for each in answer["progress"]]
         assert done == sorted(set(done))

@@ -48,15 +48,23 @@ NOT_IN_0_3, UNSUPPORTED, PEER_AT_FAULT = "not in 0.3", "not supported by the pee
 
 FILE_ENDS = b"dragoman"
 
-PEERS_AND_WIRES = [pytest.param(peer, wire, id=f"{peer}-{wire}") for peer in PEERS for wire in peer.client_wires]
+PEERS_AND_WIRES = [
+    pytest.param(
+        *(peer, wire),
+        id=f"{peer}-{wire}",
+        marks=[pytest.mark.smoke] if wire in smoke_wires(peer.client_wires) else [],
+    )
+    for peer in PEERS
+    for wire in peer.client_wires
+]
 
 
-def driven(peer: Peer, wire: Wire, only: str | None = None) -> Driven:
+def driven(peer: Peer, wire: Wire) -> Driven:
     if peer.missing:
         pytest.skip(peer.missing)
     received_files.clear()
     with served(guarded, auth=authenticate, push_allow=["127.0.0.1"], grpc="127.0.0.1:0") as url:
-        return drive(peer, url, wire, only)
+        return drive(peer, url, wire)
 
 
 def fault_of(peer: Peer, wire: Wire, case: dict[str, Any]) -> str:
@@ -113,12 +121,3 @@ def test_a_foreign_client_gets_what_it_expects(peer: Peer, wire: Wire, record: C
     assert_all_ok(peer, wire, report)
     assert_faults_remain(peer, wire, report)
     assert_files_are_as_expected(peer, wire)
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize(
-    ("peer", "wire"),
-    [pytest.param(peer, wire, id=f"{peer}-{wire}") for peer in PEERS for wire in smoke_wires(peer.client_wires)],
-)
-def test_a_foreign_client_sends_a_message(peer: Peer, wire: Wire) -> None:
-    assert_all_ok(peer, wire, driven(peer, wire, only="send"))

@@ -167,7 +167,13 @@ def their_server(server_of: Callable[[Peer], str], our_server: Callable[[], str]
     return url_of
 
 
-@pytest.mark.parametrize("operation", FRAMEWORK_SERVER_CASES)
+@pytest.mark.parametrize(
+    "operation",
+    [
+        pytest.param(operation, marks=[pytest.mark.smoke] if operation == "text" else [])
+        for operation in FRAMEWORK_SERVER_CASES
+    ],
+)
 @pytest.mark.parametrize("framework", SERVERS, ids=str)
 async def test_our_client_and_the_server_of_a_framework(
     framework: Framework, operation: str, their_server: Callable[[Framework], str], record: Record
@@ -199,15 +205,6 @@ async def test_langgraph_api_is_understood_in_the_version_that_its_card_names(
         assert [found.raw for found in (await client.send("file")).files] == [script.FILE]
         with pytest.raises(ContentTypeNotSupported, match="Unsupported part type"):
             await client.send("take", files=[File(script.FILE, name=script.FILE_NAME, media_type=script.FILE_TYPE)])
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize("framework", SERVERS, ids=str)
-async def test_our_client_gets_one_answer_of_a_framework(
-    framework: Framework, their_server: Callable[[Framework], str]
-) -> None:
-    _, _, check = IN_SERVERS.get((str(framework), "text"), (PASS, "", text))
-    await check(their_server(framework))
 
 
 # Their client, Dragoman's server
@@ -263,6 +260,7 @@ def lines_of(our_server: Callable[[], str]) -> Callable[[Framework], dict[str, A
     return lines
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("framework", CLIENTS, ids=str)
 def test_the_client_of_a_framework_and_our_server(
     framework: Framework, lines_of: Callable[[Framework], dict[str, Any]], record: Record
@@ -278,14 +276,3 @@ def test_the_client_of_a_framework_and_our_server(
             failing.append(f"{operation}: {json.dumps(lines.get(framework.begins + operation))}\n{error}")
         record(Cell(FRAMEWORKS_THEIRS, str(framework), "", operation, result, why))
     assert not failing, "\n".join(failing)
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize("framework", [each for each in CLIENTS if not each.begins], ids=str)
-def test_the_client_of_a_framework_gets_our_answer_once(framework: Framework) -> None:
-    if framework.peer.missing:
-        pytest.skip(framework.peer.missing)
-    with served(scripted()) as url:
-        line = converse(framework, url, "stream")["stream"]
-    _, _, check = IN_CLIENTS.get((str(framework), "stream"), (PASS, "", CLIENT_CASES["stream"]))
-    check(line)

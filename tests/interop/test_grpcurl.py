@@ -222,17 +222,7 @@ def message(message_id: str, **members: Any) -> dict[str, Any]:
     return {"messageId": message_id, "role": "ROLE_USER", **members}
 
 
-# -- metadata, errors, health ----------------------------------------------------------------------------------------
-
-
-def test_metadata_chooses_the_version(grpcurl: Grpcurl) -> None:
-    sent = {"message": message("m1", parts=[{"text": "Lisbon"}])}
-    newer = grpcurl.call(f"{V1}/SendMessage", sent, "-H", "a2a-version: 1.1").message["task"]
-    assert newer["generation"] == "3"
-    assert "generation" not in grpcurl.call(f"{V1}/SendMessage", sent).message["task"]
-    refused = grpcurl.call(f"{V1}/SendMessage", sent, "-H", "a2a-version: 99.0").error
-    assert "Code: FailedPrecondition" in refused
-    assert '"reason": "VERSION_NOT_SUPPORTED"' in refused
+# -- errors, health, TLS ---------------------------------------------------------------------------------------------
 
 
 def test_the_details_of_an_error_are_decoded(grpcurl: Grpcurl) -> None:
@@ -249,13 +239,6 @@ def test_the_details_of_an_error_are_decoded(grpcurl: Grpcurl) -> None:
     violation = next(parsed(empty.partition("2)")[2]))
     assert violation["@type"] == "type.googleapis.com/google.rpc.BadRequest"
     assert violation["fieldViolations"][0]["field"] == "message.parts"
-
-
-def test_the_headers_of_a_stream_say_where_it_begins(grpcurl: Grpcurl) -> None:
-    sent = json.dumps({"message": message("m1", parts=[{"text": "Lisbon"}])})
-    flags = (*grpcurl.flags, "-v", "-d", sent)
-    printed = grpcurl.run(*flags, grpcurl.address, f"{V1}/SendStreamingMessage").stdout
-    assert "first-event-id: 1\n" in printed
 
 
 def test_health_needs_no_schema_and_no_credentials() -> None:

@@ -30,7 +30,7 @@ def asked(url: str, version: str, *arguments: str) -> subprocess.CompletedProces
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize("version", ["0.3", "1.0"])
 def test_a_java_client_reads_the_card_and_gets_an_answer(version: str, transport: str, how: str) -> None:
-    # The alpha refuses members it does not know, and does not say that it reads 1.0 unless it is told to.
+    # The alpha refuses members it does not know, and does not say that it reads 1.0 unless it is set to.
     named = ("A2A-Version=1.0",) if version == "1.0" else ()
     with served(agent) as url:
         done = asked(url, version, transport, how, "hello there", *named)

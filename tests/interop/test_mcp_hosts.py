@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
@@ -105,51 +104,6 @@ async def test_a_message_comes_back_as_a_task_with_artifacts(server_of: Url, pee
         assert "next_step" not in again
 
 
-async def test_a_failed_task_is_an_error(server_of: Url, peer: Peer, mode: str) -> None:
-    async with host_of(server_of(peer), mode) as host:
-        result = await host.client.call_tool("send_message", {"agent_id": host.agent_id, "text": "fail"})
-        assert result.is_error
-        shown = host.shown("send_message", result)
-        assert (shown["status"]["state"], shown["text"]) == ("failed", script.FAILURE)
-
-
-async def test_a_bare_message_is_completed_by_itself(server_of: Url, peer: Peer, mode: str) -> None:
-    async with host_of(server_of(peer), mode) as host:
-        shown = await host.send("message")
-        assert (shown["status"]["state"], shown["text"]) == ("completed", script.BARE)
-        assert (await host.ok("get_task", task_id=shown["id"]))["text"] == script.BARE
-
-
-@pytest.mark.requirement("S4-37", "S4-48")
-async def test_a_stream_is_followed_to_its_end(server_of: Url, peer: Peer, mode: str) -> None:
-    received: list[float] = []
-
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        received.append(done)
-
-    async with host_of(server_of(peer), mode) as host:
-        arguments = {"agent_id": host.agent_id, "text": "stream 12"}
-        begun = await host.ok("send_streaming_message", **arguments)
-        assert (begun["status"], begun["streaming"]) == ({"state": "working"}, True)
-        assert not begun["task_id"].startswith("local-")
-        ended = await host.ok("subscribe_to_task", task_id=begun["task_id"])
-        assert ended["current_state"] == "completed"
-        assert ended["text"] == "".join(script.chunks(12))
-        result = await host.client.call_tool("send_message", arguments, progress_callback=progress)
-        assert host.shown("send_message", result)["text"] == "".join(script.chunks(12))
-        assert received == sorted(set(received))
-
-
-@pytest.mark.requirement("S4-46")
-async def test_a_cancel_reaches_the_foreign_server(server_of: Url, peer: Peer, mode: str) -> None:
-    async with host_of(server_of(peer), mode) as host:
-        task = await host.send("slow", wait_seconds=0.5)
-        assert task["status"]["state"] in ("submitted", "working")
-        assert await host.ok("cancel_task", task_id=task["id"]) == {"task_id": task["id"], "status": "canceled"}
-        assert (await host.ok("get_task", task_id=task["id"]))["status"]["state"] == "canceled"
-        assert (await host.ok("subscribe_to_task", task_id=task["id"]))["current_state"] == "canceled"
-
-
 @pytest.mark.requirement("S4-60")
 async def test_a_question_is_a_hint_or_is_put_to_the_user(server_of: Url, peer: Peer, mode: str) -> None:
     url = server_of(peer)
@@ -179,14 +133,3 @@ async def test_data_and_files_come_through(server_of: Url, peer: Peer, mode: str
         assert re.match(r"a2a://agent_\w+/", str(held.resource.uri))
         [file] = [part["file"] for each in host.shown("send_message", result)["artifacts"] for part in each["parts"]]
         assert (file["name"], file["size"]) == (script.FILE_NAME, len(script.FILE))
-
-
-@pytest.mark.requirement("S4-42", "S4-43", "S4-44")
-async def test_many_at_once_each_get_their_own(server_of: Url, peer: Peer, mode: str) -> None:
-    async with host_of(server_of(peer), mode) as host:
-        answers = await asyncio.gather(*(host.send(f"echo n{number}") for number in range(10)))
-        assert [each["text"] for each in answers] == [f"n{number}" for number in range(10)]
-        listed = (await host.ok("list_tasks"))["tasks"]
-        assert {each["id"] for each in listed} == {each["id"] for each in answers}
-        last = await host.send("echo last")
-        assert [each["id"] for each in (await host.ok("list_tasks", limit=1))["tasks"]] == [last["id"]]

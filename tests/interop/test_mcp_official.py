@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from interop.agents import agent
 from interop.mcp_servers.server import INSTALLED
+from interop.mcp_sides import TOOLS
 from support.server_process import ServerProcess
 
 from dragoman.testing import served
@@ -76,20 +77,6 @@ def over_http(here: Path) -> Generator[str, None, None]:
 
 # -- the inspector -----------------------------------------------------------------------------------------------------
 
-TOOLS = [
-    "resolve_agent_card",
-    "validate_agent_card",
-    "list_remote_agents",
-    "send_message",
-    "send_streaming_message",
-    "get_task",
-    "list_tasks",
-    "cancel_task",
-    "subscribe_to_task",
-    "configure_push_notifications",
-    "get_extended_agent_card",
-]
-
 
 class Inspector:
     """The inspector's command line. Each call is a session with a server of its own, and a registry that stays."""
@@ -123,21 +110,13 @@ class Inspector:
 
 @pytest.mark.smoke
 @BOTH_ERAS
-def test_the_inspector_lists_the_tools_in_strict_mode_and_finds_nothing(era: str, tmp_path: Path) -> None:
-    assert Inspector(tmp_path, era).tools() == TOOLS
-
-
-@BOTH_ERAS
-def test_the_inspector_calls_every_tool_over_standard_input_and_output(era: str, tmp_path: Path) -> None:
-    host = Inspector(tmp_path, era)
-    with served(agent) as url:
-        calls_every_tool(host, url)
-    assert host.called == set(TOOLS)
-
-
-@BOTH_ERAS
-def test_the_inspector_calls_every_tool_over_http(era: str, tmp_path: Path) -> None:
-    with over_http(tmp_path) as place, served(agent) as url:
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_the_inspector_finds_nothing_in_strict_mode_and_calls_every_tool(
+    era: str, transport: str, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        place = stack.enter_context(over_http(tmp_path)) if transport == "http" else None
+        url = stack.enter_context(served(agent))
         host = Inspector(tmp_path, era, place)
         assert host.tools() == TOOLS
         calls_every_tool(host, url)

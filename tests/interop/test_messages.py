@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.protobuf_messages import ONLY_1_1, length, mutate, nested, values_of
+from support.protobuf_messages import ONLY_1_1, mutate, values_of
 
 from dragoman.dialects.protobuf import v03, v1
 from dragoman.dialects.protobuf.schema import FileSchema
@@ -134,20 +134,3 @@ def test_fields_that_a_side_does_not_have_are_skipped(sdk: Sdk) -> None:
     assert sdk.read("Task", data + b"\xa2\x06\x03new") == [task]
     (theirs,) = sdk.write("Task", task)
     assert sdk.codec.decode("Task", theirs + b"\xa2\x06\x03new" + b"\xab\x06\x08\x01\xac\x06") == task
-
-
-def test_json_is_nested_as_deep_as_theirs_allow_and_further(sdk: Sdk) -> None:
-    # A level of JSON is three of protobuf, of which the classes read 100; we read 100 of JSON, as over HTTP.
-    refused = [sdk.read("Message", metadata(levels)) == [None] for levels in (1, 20, 30, 40, 100, 101, 10_000)]
-    assert refused == [False, False, False, True, True, True, True]
-    for levels in (1, 20, 30):
-        assert [read_by_us(sdk, "Message", metadata(levels))] == sdk.read("Message", metadata(levels))
-    assert read_by_us(sdk, "Message", metadata(100)) is not None
-    assert read_by_us(sdk, "Message", metadata(101)) is None
-    assert read_by_us(sdk, "Message", metadata(10_000)) is None
-
-
-def metadata(levels: int) -> bytes:
-    """Return a message whose metadata has that many levels."""
-    struct = nested(levels)
-    return b"\x32" + length(struct) + struct

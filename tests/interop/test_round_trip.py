@@ -183,7 +183,7 @@ def spelled(outcome: Outcome) -> str:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def is_said_yes_to_a_form(step: Step) -> bool:
+def accepts_every_form(step: Step) -> bool:
     return step.tool != URL and all(answer.action == "accept" for answer in step.answers)
 
 
@@ -197,7 +197,7 @@ async def test_every_tool_gives_the_same_there_and_back(era: Era, tmp_path: Path
     assert set(tools) == {step.tool for step in steps}
     async with through(SERVER, here, era) as side:
         assert await side.tools() == tools
-    compared = await both(era, here, *filter(is_said_yes_to_a_form, steps))
+    compared = await both(era, here, *filter(accepts_every_form, steps))
     different = [
         f"{step.tool} {step.arguments}\n  directly:       {one}\n  there and back: {other}"
         for step, one, other in compared

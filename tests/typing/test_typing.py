@@ -135,9 +135,9 @@ def test_mypy_accepts_the_examples_and_refuses_the_mistakes(mistakes: Path, tmp_
     # Of our own settings, only what must not differ: a user has none of them.
     settings = tmp_path / "mypy.ini"
     settings.write_text("[mypy]\nstrict = True\n", encoding="utf-8")
-    told = run("mypy", "--config-file", settings, "--cache-dir", tmp_path, *EXAMPLES, mistakes)
-    found = re.findall(r"^(.+?):(\d+): error:", told, re.MULTILINE)
-    assert sorted({(Path(file).name, int(line)) for file, line in found}) == expected(mistakes), told
+    output = run("mypy", "--config-file", settings, "--cache-dir", tmp_path, *EXAMPLES, mistakes)
+    found = re.findall(r"^(.+?):(\d+): error:", output, re.MULTILINE)
+    assert sorted({(Path(file).name, int(line)) for file, line in found}) == expected(mistakes), output
 
 
 def test_basedpyright_accepts_the_examples_and_refuses_the_mistakes(mistakes: Path, tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_basedpyright_accepts_the_examples_and_refuses_the_mistakes(mistakes: Pa
     files = [str(path) for path in [*EXAMPLES, mistakes]]
     quiet = {"reportUnusedExpression": "none", "reportUnusedVariable": "none", "reportUnknownMemberType": "none"}
     settings.write_text(json.dumps({"include": files, "typeCheckingMode": "strict", **quiet}), encoding="utf-8")
-    told = run("basedpyright", "-p", settings, "--pythonpath", sys.executable, "--outputjson")
-    found = [problem for problem in json.loads(told)["generalDiagnostics"] if problem["severity"] == "error"]
+    output = run("basedpyright", "-p", settings, "--pythonpath", sys.executable, "--outputjson")
+    found = [problem for problem in json.loads(output)["generalDiagnostics"] if problem["severity"] == "error"]
     lines = {(Path(problem["file"]).name, problem["range"]["start"]["line"] + 1) for problem in found}
     assert sorted(lines) == expected(mistakes), "\n".join(
         f"{each['range']['start']} {each['message']}" for each in found

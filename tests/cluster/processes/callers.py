@@ -1,5 +1,5 @@
 """Callers of the cluster. Each does one thing after the other through the balancer, and repeats what was not answered
-with the same message id until it is; what they are told goes into the records.
+with the same message id until it is; what they receive goes into the records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Callers:
     """A number of callers, and the chance that decides what they do.
 
     With `nodes_stop`, a node may end a stream before its end, because it stops: the caller resumes it at another.
-    With `lossy`, what they were told may be forgotten, so that they are surprised by nothing. But they are answered.
+    With `lossy`, the cluster may forget what it has answered, so that nothing surprises them. But they are answered.
     `retries` counts how many requests were repeated how often, and streams how often in a row. `lost_again` says when
     those were lost that were repeated before: the time before, and the time now.
     """

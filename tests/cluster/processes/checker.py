@@ -1,5 +1,5 @@
 """What must be true of a cluster after everything has happened to it. It asks no node: it compares the tables of
-PostgreSQL, the effects that the agent wrote down, and what the callers were told.
+PostgreSQL, the effects that the agent wrote down, and what the callers received.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,6 +45,7 @@ class Node:
             "PYTHONPATH": str(self.source),
             "EFFECTS_FILE": str(self._folder / "effects.jsonl"),
             "DRAGOMAN_SECRET": SECRET,
+            "OTEL_SERVICE_NAME": self.name,
         }
         command = [*DRAGOMAN, "serve", *self._target, "--port", str(self.port)]
         command += ["--node", self.name] if self._store.startswith("postgresql:") else []
@@ -72,6 +74,23 @@ class NodeProcess(ServerProcess):
         super().ready()
         self.find(LAST_LINE)
         return self
+
+
+@contextmanager
+def two_nodes(folder: Path, store: str, *flags: str, target: Sequence[str] = (str(AGENT),)) -> Iterator[list[Node]]:
+    """Two nodes that serve the same, and their end. What they have printed is shown with a test that fails."""
+    nodes = [Node(number, folder, store, flags, target) for number in (1, 2)]
+    try:
+        for node in nodes:
+            node.launch(ready=False)
+        for node in nodes:
+            node.process.ready()
+        yield nodes
+    finally:
+        for node in nodes:
+            node.close()
+            for process in node.processes:
+                print(f"{node.name}:", *process.output)
 
 
 def effects_of(folder: Path) -> list[dict[str, Any]]:

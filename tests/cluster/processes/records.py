@@ -1,4 +1,4 @@
-"""What callers of the cluster were told: everything that must still be true at the end."""
+"""What callers of the cluster received: everything that must still be true at the end."""
 
 from __future__ import annotations
 

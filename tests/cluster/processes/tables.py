@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 import asyncpg
 from cluster.processes.checker import StoredCluster, StoredJournal
 
+from dragoman.stores.state_numbers import STATES
+
 SECONDS = 60
 POLL_SECONDS = 0.1
-_STATES = (
-    *("UNSPECIFIED", "SUBMITTED", "WORKING", "COMPLETED", "FAILED", "CANCELED", "INPUT_REQUIRED", "REJECTED"),
-    "AUTH_REQUIRED",
-)
 
 
 class Takeover(NamedTuple):
@@ -150,7 +148,7 @@ class Tables:
             row["id"]: StoredJournal(
                 row["id"],
                 row["context_id"],
-                f"TASK_STATE_{_STATES[row['state']]}",
+                STATES[row["state"]].value,
                 row["generation"],
                 row["owner"],
                 events[row["number"]],

@@ -1,41 +1,26 @@
-"""Three nodes on one PostgreSQL under load, while nodes, connections and the database fail: nothing that anybody was
-told is lost, nothing happens twice, and nothing is left at work.
-
-`CLUSTER_SCALE` makes everything shorter, such as 0.1, and `CLUSTER_SEED` makes it another run.
+"""Three nodes on one PostgreSQL under load, while nodes, connections and the database fail: nothing acknowledged is
+lost, nothing happens twice, and nothing is left at work.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 from statistics import median
 
 import pytest
 from cluster.processes.cluster import Cluster, running_cluster
-from cluster.processes.postgres import crashable_postgres
+from cluster.processes.scale import SEED, times
 from cluster.processes.tables import Takeover
 from cluster.processes.wire_proxy import Trap, changes_tasks
 from postgres_server import PostgresServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
-SCALE = float(os.environ.get("CLUSTER_SCALE", "1"))
-SEED = int(os.environ.get("CLUSTER_SEED", "21"))
 MAX_TAKEOVER_SECONDS = 10
 OUTAGE_SECONDS = 30
-
-
-def times(number: int) -> range:
-    return range(max(1, int(number * SCALE)))
-
-
-@pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
-    with crashable_postgres() as server:
-        yield server
 
 
 @pytest.fixture

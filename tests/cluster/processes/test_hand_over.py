@@ -1,41 +1,22 @@
-"""Two nodes on one PostgreSQL, one is told to stop: what it had begun elsewhere is left to the node that goes on."""
+"""Two nodes on one PostgreSQL, of which one stops: what it had begun elsewhere is left to the node that goes on."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster.processes.nodes import AGENT, Node, effects_of
+from cluster.processes.nodes import Node, effects_of, two_nodes
 
 from dragoman import Agent, Client, State, Task
 from dragoman.testing import served
 
 pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture
-def launch(tmp_path: Path, postgres_url: str) -> Iterator[Callable[..., list[Node]]]:
-    """Start two nodes that serve the same."""
-    nodes: list[Node] = []
-
-    def launch(*target: str) -> list[Node]:
-        flags = ["--lease", "2", "--drain", "0"]
-        nodes.extend(Node(number, tmp_path, postgres_url, flags, target) for number in (1, 2))
-        for node in nodes:
-            node.launch(ready=False)
-        for node in nodes:
-            node.process.ready()
-        return nodes
-
-    yield launch
-    for node in nodes:
-        node.close()
-        print(f"{node.name}:", *node.process.output)
+FLAGS = ("--lease", "2", "--drain", "0")
 
 
 class Behind:
@@ -67,11 +48,6 @@ class Behind:
                 self.go_on.set()
 
 
-@pytest.fixture
-def behind() -> Behind:
-    return Behind()
-
-
 async def begin(client: Client, wanted: str, **message: Any) -> Task:
     """Send a message whose caller does not wait, and follow its task until it has said that."""
     task = await client.send(wait=False, **message)
@@ -89,10 +65,10 @@ async def stop(node: Node) -> None:
 
 
 async def test_a_front_that_stops_leaves_the_foreign_task_to_the_next_node_which_completes_ours(
-    launch: Callable[..., list[Node]], behind: Behind
+    tmp_path: Path, postgres_url: str
 ) -> None:
-    with behind.served() as url:
-        first, second = await asyncio.to_thread(launch, "--a2a", url)
+    behind = Behind()
+    with behind.served() as url, two_nodes(tmp_path, postgres_url, *FLAGS, target=("--a2a", url)) as (first, second):
         async with Client(first.url) as client:
             task = await begin(client, "one ", text="go")
         await stop(first)
@@ -108,10 +84,10 @@ async def test_a_front_that_stops_leaves_the_foreign_task_to_the_next_node_which
 
 
 async def test_a_cancel_that_comes_to_the_other_node_reaches_the_foreign_task(
-    launch: Callable[..., list[Node]], behind: Behind
+    tmp_path: Path, postgres_url: str
 ) -> None:
-    with behind.served() as url:
-        first, second = await asyncio.to_thread(launch, "--a2a", url)
+    behind = Behind()
+    with behind.served() as url, two_nodes(tmp_path, postgres_url, *FLAGS, target=("--a2a", url)) as (first, second):
         async with Client(first.url) as client, Client(second.url) as other:
             task = await begin(client, "one ", text="go")
             assert (await other.cancel_task(task)).state is State.CANCELED
@@ -119,13 +95,13 @@ async def test_a_cancel_that_comes_to_the_other_node_reaches_the_foreign_task(
 
 
 async def test_an_effect_in_a_finally_happens_once_though_the_node_stops_in_the_middle_of_the_run(
-    launch: Callable[..., list[Node]], tmp_path: Path
+    tmp_path: Path, postgres_url: str
 ) -> None:
-    first, second = await asyncio.to_thread(launch, str(AGENT))
-    async with Client(first.url) as client:
-        task = await begin(client, f"{first.process.pid} ", tool="leave", arguments={"nonce": "n", "ms": 0})
-    await stop(first)
-    async with Client(second.url) as client:
-        assert (await client.wait(task)).state is State.COMPLETED
-    effects = [(each["kind"], each["key"], each["pid"]) for each in effects_of(tmp_path)]
-    assert effects == [(kind, "leave", second.process.pid) for kind in ("begin", "end")]
+    with two_nodes(tmp_path, postgres_url, *FLAGS) as (first, second):
+        async with Client(first.url) as client:
+            task = await begin(client, f"{first.process.pid} ", tool="leave", arguments={"nonce": "n", "ms": 0})
+        await stop(first)
+        async with Client(second.url) as client:
+            assert (await client.wait(task)).state is State.COMPLETED
+        effects = [(each["kind"], each["key"], each["pid"]) for each in effects_of(tmp_path)]
+        assert effects == [(kind, "leave", second.process.pid) for kind in ("begin", "end")]

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import asyncpg
 import pytest
-from cluster.processes.postgres import crashable_postgres, url_through
+from cluster.processes.postgres import url_through
 from cluster.processes.wire_proxy import How, Trap, WireProxy, changes_tasks
 from postgres_server import PostgresServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 INSERT = "INSERT INTO tasks VALUES ($1)"
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with crashable_postgres() as server:
-        yield server
 
 
 async def stored(postgres: PostgresServer) -> list[int]:

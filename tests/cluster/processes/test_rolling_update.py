@@ -2,7 +2,6 @@
 
 No request fails that is repeated once, with the same message id; no task is lost, none begins twice that must not, and
 none fails that has time to end.
-`CLUSTER_SCALE` makes everything shorter, and `CLUSTER_SEED` makes it another run.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -23,26 +22,18 @@ from cluster.processes.callers import Callers
 from cluster.processes.checker import IN_DOUBT
 from cluster.processes.cluster import Cluster, running_cluster
 from cluster.processes.nodes import SOURCE, effects_of
-from cluster.processes.postgres import crashable_postgres
+from cluster.processes.scale import SCALE, SEED
 from postgres_server import PostgresServer
 
 from dragoman import Client
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
-SCALE = float(os.environ.get("CLUSTER_SCALE", "1"))
-SEED = int(os.environ.get("CLUSTER_SEED", "21"))
 REPOSITORY = SOURCE.parent
 # The last commit with version 3 of the tables.
 BEFORE = "4a1d7434"
 # How much callers do before a node is replaced, and after it.
 ACTS = max(10, int(60 * SCALE))
-
-
-@pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
-    with crashable_postgres() as server:
-        yield server
 
 
 @pytest.fixture

@@ -5,61 +5,25 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import pytest
-from cluster.processes.http import ask, stream
-from cluster.processes.nodes import Node
+from cluster.processes.caller import Caller, events_after_work_began, last_state
+from cluster.processes.nodes import Node, two_nodes
 from cluster.processes.records import CANCELED, COMPLETED, FAILED, WAITING, state_of, text_of
 
 pytestmark = pytest.mark.timeout(60)
 
 
-class Caller:
-    """Calls one node."""
-
-    def __init__(self, node: Node) -> None:
-        self.url = node.url
-
-    async def send(self, skill: str, *, ms: int = 0, wait: bool = True, **more: Any) -> dict[str, Any]:
-        message = {"parts": [{"data": {"nonce": "n", "ms": ms}}], "metadata": {"skillId": skill}, **more}
-        return await self._send(message, wait=wait)
-
-    async def say(self, text: str, task_id: str, *, wait: bool = True) -> dict[str, Any]:
-        return await self._send({"parts": [{"text": text}], "taskId": task_id}, wait=wait)
-
-    async def _send(self, message: dict[str, Any], *, wait: bool) -> dict[str, Any]:
-        message = {"messageId": str(uuid4()), "role": "ROLE_USER", **message}
-        answer = await ask(
-            self.url, "SendMessage", {"message": message, "configuration": {"returnImmediately": not wait}}
-        )
-        return answer.result["task"]
-
-    async def call(self, method: str, task_id: str) -> dict[str, Any]:
-        return (await ask(self.url, method, {"id": task_id})).result
-
-    def follow(self, task_id: str, after: int = 0) -> AsyncIterator[Any]:
-        return stream(self.url, "SubscribeToTask", {"id": task_id}, after)
-
-
 @pytest.fixture
 def nodes(tmp_path: Path, postgres_url: str) -> Iterator[list[Node]]:
-    nodes = [Node(number, tmp_path, postgres_url, ["--lease", "2", "--drain", "1"]) for number in (1, 2)]
-    for node in nodes:
-        node.launch(ready=False)
-    for node in nodes:
-        node.process.ready()
-    yield nodes
-    for node in nodes:
-        node.close()
-        print(f"{node.name}:", *node.process.output)
+    with two_nodes(tmp_path, postgres_url, "--lease", "2", "--drain", "1") as nodes:
+        yield nodes
 
 
 async def test_either_node_serves_the_tasks_of_the_other_and_takes_them_over(nodes: list[Node]) -> None:
-    first, second = map(Caller, nodes)
+    first, second = (Caller(node.url) for node in nodes)
     await asyncio.gather(
         words_for_a_working_task_reach_it_and_its_stream_is_read(first, second),
         a_question_is_answered(first, second),
@@ -78,8 +42,8 @@ async def words_for_a_working_task_reach_it_and_its_stream_is_read(first: Caller
         numbers.append(event.id)
         results.append(event.result)
         if state_of(event.result) == "TASK_STATE_WORKING" and len(results) < 3:
-            await second.say("one", task["id"], wait=False)
-            await second.say("over", task["id"], wait=False)
+            await second.follow_up("one", task["id"], wait=False)
+            await second.follow_up("over", task["id"], wait=False)
     assert state_of(results[-1]) == COMPLETED
     assert numbers == list(range(1, len(numbers) + 1))
     assert text_of(await first.call("GetTask", task["id"])) == "n: one over"
@@ -88,7 +52,7 @@ async def words_for_a_working_task_reach_it_and_its_stream_is_read(first: Caller
 async def a_question_is_answered(first: Caller, second: Caller) -> None:
     task = await first.send("plan")
     assert task["status"]["state"] == WAITING
-    task = await second.say("yes", task["id"])
+    task = await second.follow_up("yes", task["id"])
     assert (task["status"]["state"], text_of(task)) == (COMPLETED, "n: yes")
 
 
@@ -147,19 +111,3 @@ def until_not_ready(connection: http.client.HTTPConnection) -> tuple[int, str, s
     while (answer := readiness(connection))[0] == 200:
         pass
     return answer
-
-
-async def events_after_work_began(caller: Caller, task_id: str) -> AsyncIterator[Any]:
-    """Wait until a task has brought something of its own, and give the rest of its stream."""
-    events = caller.follow(task_id)
-    async for event in events:
-        if event.id >= 3:
-            return events
-    raise AssertionError(f"task {task_id} ended at once")
-
-
-async def last_state(events: AsyncIterator[Any]) -> str | None:
-    state = None
-    async for event in events:
-        state = state_of(event.result) or state
-    return state

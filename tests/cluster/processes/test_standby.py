@@ -1,7 +1,6 @@
 """Three nodes on a PostgreSQL with a standby, under load, while the primary dies and the standby is promoted.
 
-The figures are printed with `pytest -m cluster -s tests/cluster/processes/test_standby.py`. `CLUSTER_SCALE` and
-`CLUSTER_SEED` are as in test_faults.py.
+The figures are printed with `pytest -m cluster -s tests/cluster/processes/test_standby.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +17,12 @@ import pytest
 from cluster.processes.callers import Callers
 from cluster.processes.cluster import Cluster, running_cluster
 from cluster.processes.replicas import PostgresPair, replicated_postgres
+from cluster.processes.scale import SCALE, SEED
 
 from dragoman.stores.postgres.sql.nodes import SILENCE_SECONDS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
-SCALE = float(os.environ.get("CLUSTER_SCALE", "1"))
-SEED = int(os.environ.get("CLUSTER_SEED", "22"))
 ROUNDS = max(2, int(8 * SCALE))
 # Until somebody has noticed that the primary is dead: shorter and longer than a lease.
 UNNOTICED_SECONDS = (0.0, 1.0, 3.0, 8.0)

@@ -7,32 +7,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cluster.processes.caller import Caller, events_after_work_began
 from cluster.processes.http import Lost
-from cluster.processes.nodes import Node, effects_of
+from cluster.processes.nodes import Node, effects_of, two_nodes
 from cluster.processes.records import COMPLETED, FAILED, state_of, text_of
 from cluster.processes.tables import Tables
-from cluster.processes.test_smoke import Caller, events_after_work_began
 
 pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.fixture
 def nodes(tmp_path: Path, postgres_url: str) -> Iterator[list[Node]]:
-    nodes = [Node(number, tmp_path, postgres_url, ["--lease", "2"]) for number in (1, 2)]
-    for node in nodes:
-        node.launch(ready=False)
-    for node in nodes:
-        node.process.ready()
-    yield nodes
-    for node in nodes:
-        node.close()
-        print(f"{node.name}:", *node.process.output)
+    with two_nodes(tmp_path, postgres_url, "--lease", "2") as nodes:
+        yield nodes
 
 
 async def test_a_suspended_node_writes_nothing_more_and_goes_on_under_another_identity(
     nodes: list[Node], tmp_path: Path, postgres_url: str
 ) -> None:
-    stopped, first, second = nodes[0].process, *map(Caller, nodes)
+    stopped, first, second = nodes[0].process, *(Caller(node.url) for node in nodes)
     async with Tables(postgres_url) as tables:
         before = (await tables.live_nodes())["node1"]
         talk, again = await asyncio.gather(

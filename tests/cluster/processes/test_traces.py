@@ -7,7 +7,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from cluster.processes.nodes import Node, effects_of
+from cluster.processes.nodes import Node, effects_of, two_nodes
 from support import traced_processes as processes
 from support.otlp_collector import OtlpCollector
 
@@ -25,18 +25,9 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Generator[OtlpCollector]:
 
 
 @pytest.fixture
-def nodes(
-    tmp_path: Path, postgres_url: str, collector: OtlpCollector, monkeypatch: pytest.MonkeyPatch
-) -> Generator[list[Node]]:
-    nodes = [Node(number, tmp_path, postgres_url, ["--lease", "2", "--drain", "1"]) for number in (1, 2)]
-    for node in nodes:
-        monkeypatch.setenv("OTEL_SERVICE_NAME", node.name)
-        node.launch(ready=False)
-    for node in nodes:
-        node.process.ready()
-    yield nodes
-    for node in nodes:
-        node.close()
+def nodes(tmp_path: Path, postgres_url: str, collector: OtlpCollector) -> Generator[list[Node]]:
+    with two_nodes(tmp_path, postgres_url, "--lease", "2", "--drain", "1") as nodes:
+        yield nodes
 
 
 async def test_a_run_that_is_taken_over_is_in_the_trace_of_its_task(

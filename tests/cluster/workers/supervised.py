@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from cluster.processes.balancer import RoundRobin
 from cluster.processes.cluster import Cluster
-from cluster.processes.nodes import SECONDS, Node
+from cluster.processes.nodes import Node
 from cluster.processes.tables import Tables
 from cluster.processes.wire_proxy import WireProxy
 from postgres_server import PostgresServer
@@ -84,16 +83,6 @@ async def running_workers(folder: Path, postgres: PostgresServer) -> AsyncIterat
         # The means of other tests are there and not used.
         proxy, balancer = WireProxy(postgres.port), RoundRobin([server.port])
         yield Cluster(folder, postgres, proxy, [server], balancer, tables, server.url), server
-
-
-def until_ended(pid: int) -> None:
-    """Wait until a process has ended, whosever child it is."""
-    with suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(pid)
-        try:
-            assert select.select([descriptor], [], [], SECONDS)[0], f"process {pid} has not ended"
-        finally:
-            os.close(descriptor)
 
 
 def children(supervisor: int) -> list[int]:

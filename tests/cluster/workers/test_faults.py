@@ -1,7 +1,5 @@
-"""Two workers on one port under load, while workers, and their supervisor, are killed: nothing that anybody was told is
-lost, nothing happens twice, and whose connection was cut asks once more.
-
-`CLUSTER_SCALE` makes everything shorter, such as 0.1, and `CLUSTER_SEED` makes it another run.
+"""Two workers on one port under load, while workers, and their supervisor, are killed: nothing acknowledged is lost,
+nothing happens twice, and callers whose connection was cut need to ask only once more.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -20,7 +18,7 @@ import pytest
 from cluster.processes.callers import Callers
 from cluster.processes.cluster import Cluster
 from cluster.processes.nodes import effects_of
-from cluster.processes.postgres import crashable_postgres
+from cluster.processes.scale import SEED, times
 from cluster.processes.tables import Takeover
 from cluster.workers.supervised import Supervised, running_workers
 from postgres_server import PostgresServer
@@ -29,20 +27,8 @@ from dragoman.cli.serve.slot import WELL_SECONDS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
-SCALE = float(os.environ.get("CLUSTER_SCALE", "1"))
-SEED = int(os.environ.get("CLUSTER_SEED", "22"))
 # A worker that is started again need not wait for the end of a lease, unless it takes longer than that to start.
 LEASE_SECONDS, MAX_TAKEOVER_SECONDS = 6, 10
-
-
-def times(number: int) -> range:
-    return range(max(1, int(number * SCALE)))
-
-
-@pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
-    with crashable_postgres() as server:
-        yield server
 
 
 @pytest.fixture

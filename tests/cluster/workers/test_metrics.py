@@ -13,11 +13,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from cluster.processes.http import Lost, ask
+from cluster.processes.caller import Caller
 from cluster.processes.nodes import effects_of
 from cluster.processes.tables import Tables
-from cluster.workers.supervised import Supervised, until_ended
+from cluster.workers.supervised import Supervised
 from prometheus_client.parser import text_string_to_metric_families
+from support.processes import until_ended
 
 pytestmark = pytest.mark.timeout(60)
 CALLS = "a2a_server_operation_duration_seconds_count"
@@ -99,19 +100,9 @@ def files(server: Supervised) -> list[Path]:
 
 
 async def send(server: Supervised, count: int) -> None:
-    """Send messages until so many have been answered."""
-
-    async def one() -> None:
-        part = {"data": {"nonce": str(uuid4()), "ms": 0}}
-        message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [part], "metadata": {"skillId": "quick"}}
-        while True:
-            try:
-                await ask(server.url, "SendMessage", {"message": message})
-            except Lost:
-                continue
-            return
-
-    await asyncio.gather(*(one() for _ in range(count)))
+    """Send so many messages, each until it has been answered."""
+    caller = Caller(server.url, repeats=1000)
+    await asyncio.gather(*(caller.send("quick", str(uuid4())) for _ in range(count)))
 
 
 async def test_one_address_has_the_numbers_of_all_workers_and_no_counter_goes_back(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from cluster.workers.supervised import children, until_ended
+from cluster.workers.supervised import children
+from support.ports import free_port
+from support.processes import until_ended
 from support.terminal import Terminal
 
 from dragoman import sync
@@ -77,11 +78,6 @@ def start(tmp_path: Path, postgres_url: str) -> Iterator[Start]:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        return free.getsockname()[1]
 
 
 def begin(port: int, tool: str) -> None:

@@ -8,15 +8,16 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx2
 import pytest
-from cluster.processes.http import Lost, Refused, ask, stream
+from cluster.processes.caller import Caller, events_after_work_began, last_state
+from cluster.processes.http import Lost, Refused
 from cluster.processes.nodes import effects_of
 from cluster.processes.records import COMPLETED, FINAL, text_of
 from cluster.processes.tables import Tables
-from cluster.workers.supervised import Supervised, until_ended
+from cluster.workers.supervised import Supervised
+from support.processes import until_ended
 
 from dragoman.server.listen.port import SharedPort
 
@@ -40,43 +41,30 @@ async def tables(postgres_url: str) -> AsyncIterator[Tables]:
         yield tables
 
 
-async def send(server: Supervised, skill: str, nonce: str, *, ms: int = 0, wait: bool = True) -> dict[str, Any]:
-    """Send a message, and once more if its connection is cut."""
-    message = {
-        "messageId": str(uuid4()),
-        "role": "ROLE_USER",
-        "parts": [{"data": {"nonce": nonce, "ms": ms}}],
-        "metadata": {"skillId": skill},
-    }
-    request = {"message": message, "configuration": {"returnImmediately": not wait}}
-    try:
-        answer = await ask(server.url, "SendMessage", request)
-    except Lost:
-        answer = await ask(server.url, "SendMessage", request)
-    return answer.result["task"]
+def caller_of(server: Supervised) -> Caller:
+    """Somebody who sends a message once more if its connection is cut."""
+    return Caller(server.url, repeats=1)
 
 
 async def ended(server: Supervised, task_id: str) -> dict[str, Any]:
     """Follow a task to its end, over as many connections as it takes."""
+    caller = caller_of(server)
     while True:
         try:
-            async for _ in stream(server.url, "SubscribeToTask", {"id": task_id}):
-                pass
-            task = (await ask(server.url, "GetTask", {"id": task_id})).result
+            await last_state(caller.follow(task_id))
+            task = await caller.call("GetTask", task_id)
         except Lost:
             continue
         except Refused:  # of an ended task, there is nothing to subscribe to
-            task = (await ask(server.url, "GetTask", {"id": task_id})).result
+            task = await caller.call("GetTask", task_id)
         if task["status"]["state"] in FINAL:
             return task
 
 
 async def begun(server: Supervised, skill: str, nonce: str, *, ms: int) -> tuple[str, int]:
     """Begin something, and wait until it is at work. Gives the task, and the process that works on it."""
-    task = await send(server, skill, nonce, ms=ms, wait=False)
-    async for event in stream(server.url, "SubscribeToTask", {"id": task["id"]}, 0):
-        if event.id >= 3:
-            break
+    task = await caller_of(server).send(skill, nonce, ms=ms, wait=False)
+    await events_after_work_began(caller_of(server), task["id"])
     return task["id"], next(line["pid"] for line in effects_of(server.folder) if line["nonce"] == nonce)
 
 
@@ -95,7 +83,7 @@ async def both_serve_and_one_of_them_has_introduced_all(server: Supervised) -> N
     lines = server.process.output
     assert sum(line.startswith("serving ") for line in lines) == 1
     assert any(line.split() == f"workers 2, the nodes {server.names[0]} to {server.names[1]}".split() for line in lines)
-    await asyncio.gather(*(send(server, "quick", f"q{number}") for number in range(20)))
+    await asyncio.gather(*(caller_of(server).send("quick", f"q{number}") for number in range(20)))
     assert {line["pid"] for line in effects_of(server.folder)} == set(server.worker_pids())
 
 
@@ -117,7 +105,7 @@ async def a_killed_worker_is_started_again_and_its_tasks_go_on(server: Supervise
     before, pids = await server.until_workers(tables), server.worker_pids()
     task_id, pid = await begun(server, "again", "a", ms=1000)
     os.kill(pid, signal.SIGKILL)
-    assert (await send(server, "quick", "meanwhile"))["status"]["state"] == COMPLETED
+    assert (await caller_of(server).send("quick", "meanwhile"))["status"]["state"] == COMPLETED
     task = await ended(server, task_id)
     assert (task["status"]["state"], text_of(task)) == (COMPLETED, "".join(f"a.{number} " for number in range(12)))
     number = pids.index(pid) + 1
@@ -135,7 +123,7 @@ async def a_hangup_restarts_them_one_after_the_other(server: Supervised, tables:
     restarted = asyncio.ensure_future(server.until_workers(tables, before.values()))
     number = 0
     while not restarted.done():
-        task = await send(server, "quick", f"h{number}")
+        task = await caller_of(server).send("quick", f"h{number}")
         assert task["status"]["state"] == COMPLETED
         number += 1
     await restarted

@@ -24,7 +24,7 @@ NOT_IN_0_3 = "not in 0.3"
 UNSUPPORTED = "not supported by the peer: "  # the client has no such method
 PEER_AT_FAULT = "peer at fault: "  # and the case has shown it
 
-Case = Callable[[Any], Awaitable[str]]
+Case = Callable[[Any], Awaitable[str | None]]
 Opened = AbstractAsyncContextManager[tuple[Any, str]]
 CASES: dict[str, Case] = {}
 
@@ -113,7 +113,7 @@ async def passes(name: str, peer: Any) -> bool:
     """Play a case and say how it went."""
     try:
         async with asyncio.timeout(CASE_TIMEOUT):
-            detail = await CASES[name](peer)
+            detail = await CASES[name](peer) or ""
     except CaseFailed as failure:
         report(name, ok=False, detail=str(failure))
     except PeerAtFault as fault:

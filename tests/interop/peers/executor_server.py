@@ -43,8 +43,6 @@ class Probing(PEER.Scripted):
                 raise ValueError("the password is swordfish")
             case "refuse":
                 raise refusal("say please")
-            case "nothing":
-                await updater.start_work(updater.new_agent_message([part("thinking")]))
             case "auth":
                 await updater.requires_auth(updater.new_agent_message([part("Sign in")]))
             case "again":
