@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -14,6 +16,9 @@ from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 from pydantic import Field
+
+from dragoman import Agent, Context
+from dragoman.outputs import Ask
 
 APP, USER = "talks", "someone"
 
@@ -65,6 +70,53 @@ class Says(BaseAgent):
     async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
         content = types.Content(role="model", parts=[types.Part(text=self.text)])
         yield Event(author=self.name, invocation_id=ctx.invocation_id, branch=ctx.branch, content=content)
+
+
+class Parrot(Agent):
+    """A remote agent that repeats each message, and remembers it with its context."""
+
+    def __init__(self, name: str = "parrot") -> None:
+        super().__init__(name, description="Repeats each message", run=self._repeat)
+        self.received: list[str] = []
+        self.contexts: list[str] = []
+
+    async def _repeat(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        self.received.append(ctx.text)
+        self.contexts.append(ctx.context_id)
+        yield f"echo {ctx.text}"
+
+
+class Working(Agent):
+    """A remote agent that says some words and then works until it is canceled. It may run in another thread."""
+
+    def __init__(self, *words: str) -> None:
+        super().__init__("worker", run=self._work)
+        self._words = words
+        self._begun, self._canceled = threading.Event(), threading.Event()
+
+    async def _work(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        for word in self._words:
+            yield word
+        self._begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self._canceled.set()
+            raise
+
+    async def begun(self) -> None:
+        assert await asyncio.to_thread(self._begun.wait, 10)
+
+    async def canceled(self) -> None:
+        assert await asyncio.to_thread(self._canceled.wait, 10)
+
+
+async def asks_who(ctx: Context) -> AsyncGenerator[Any, None]:
+    """A run function that asks for a name and greets."""
+    if ctx.resume is None:
+        yield Ask("Who?")
+    else:
+        yield f"Hello {ctx.resume.text}"
 
 
 class Scripted(BaseLlm):

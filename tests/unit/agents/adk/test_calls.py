@@ -59,6 +59,8 @@ async def test_a_long_running_tool_pauses_the_task_with_a_question_and_the_call(
         task = await client.send("may I?")
     assert task.state is State.INPUT_REQUIRED
     assert task.question.startswith('approve({"amount":5}) waits for its result.')
+    first = task.status.message.parts[0]
+    assert (first.kind, first.metadata) == ("text", None)
     asked, response_fields = details(task)
     assert asked.metadata == {"adk_type": "function_call", "adk_is_long_running": True}
     assert (asked.data["name"], asked.data["args"]) == ("approve", {"amount": 5})
@@ -335,13 +337,6 @@ async def test_signing_in_shows_the_address_and_never_the_secret() -> None:
 
 
 # -- the question of a task --------------------------------------------------------------------------------------------
-
-
-async def test_the_question_is_the_first_part_and_plain_text() -> None:
-    async with Client(served(waiter())) as client:
-        task = await client.send("may I?")
-    assert task.status.message.parts[0].kind == "text"
-    assert task.status.message.parts[0].metadata is None
 
 
 async def test_an_agent_that_has_forgotten_its_question_says_so() -> None:

@@ -13,7 +13,7 @@ from google.genai import types
 from support.stub_server import AgentStub, event, head, result
 from unit.agents.adk import remote_talk as talks
 
-from dragoman import Agent, Artifact, Context, Failed, File, Part, Rejected
+from dragoman import Artifact, Context, Failed, File, Part, Rejected
 from dragoman.adk import RemoteAgent
 from dragoman.agents.adk.parts import from_genai
 from dragoman.agents.adk.remote.events import RemoteEvents, file_name, join_texts, new_parts
@@ -28,20 +28,6 @@ Talk, text_of, texts_of = talks.Talk, talks.text_of, talks.texts_of
 
 Run = Callable[[Context], AsyncGenerator[Any, None]]
 BOTH = pytest.mark.parametrize("streaming", [False, True])
-
-
-@pytest.fixture
-async def talk_with() -> AsyncGenerator[Callable[..., Any]]:
-    """Talks with a remote agent that runs this function."""
-    made: list[RemoteAgent] = []
-
-    def make(run: Run, *, streaming: bool = True) -> Any:
-        made.append(RemoteAgent(name="far", url=Agent("speaker", run=run)))
-        return Talk(made[-1], streaming=streaming)
-
-    yield make
-    for agent in made:
-        await agent.close()
 
 
 def written(*chunks: tuple[str, bool, bool], artifact_id: str = "a") -> Run:

@@ -189,35 +189,11 @@ def test_agents_that_run_side_by_side_do_not_hear_each_other() -> None:
     assert sent == OutgoingMessage((Part(text="Go\n\nFor context: [near] said: above"),))
 
 
-def test_who_comes_after_agents_that_run_side_by_side_hears_all_of_them() -> None:
-    events = (
-        event_of("user", "Go"),
-        event_of("left", "gold", branch="team.left"),
-        event_of("right", "silver", branch="team.right"),
-    )
-    sent = outgoing(*events)
-    assert sent == OutgoingMessage(
-        (Part(text="Go\n\nFor context: [left] said: gold\n\nFor context: [right] said: silver"),)
-    )
-
-
 # -- what was taken back -----------------------------------------------------------------------------------------------
 
 
 def rewound(invocation: str) -> Event:
     return event_of("user", actions=EventActions(rewind_before_invocation_id=invocation))
-
-
-def test_what_was_rewound_is_not_told() -> None:
-    events = (
-        event_of("user", "one", invocation_id="1"),
-        own("first", invocation_id="1"),
-        event_of("user", "secret", invocation_id="2"),
-        own("Who?", invocation_id="2", state=State.INPUT_REQUIRED),
-        rewound("2"),
-        event_of("user", "two", invocation_id="3"),
-    )
-    assert outgoing(*events) == OutgoingMessage((Part(text="two"),), "c1", None)
 
 
 def test_a_rewind_of_what_was_rewound_and_of_what_is_not_there_any_more() -> None:

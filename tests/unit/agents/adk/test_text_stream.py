@@ -44,6 +44,8 @@ def shown(outputs: Sequence[Any], before: str = "") -> str:
 
 def test_a_whole_text_after_its_pieces_is_not_repeated() -> None:
     assert outputs_of(AdkTextStream(), ("a", "x"), ("a", "y"), ("a", ["xy"])) == ["x", "y"]
+    # It may have more than they have.
+    assert shown(outputs_of(AdkTextStream(), ("a", "x"), ("a", ["xyz"]))) == "xyz"
 
 
 def test_a_whole_text_that_differs_replaces_only_its_own_pieces() -> None:
