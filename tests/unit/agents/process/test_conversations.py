@@ -53,7 +53,7 @@ async def test_a_new_message_ends_a_program_that_waits_for_another_answer_and_ge
         assert agent.backend.sessions is not None and agent.backend.sessions.programs == 0
 
 
-async def test_what_a_program_says_before_it_is_answered_is_heard_by_the_next_turn() -> None:
+async def test_output_before_the_answer_belongs_to_the_next_turn() -> None:
     async with Client(asking(HASTY)) as client:
         first = await client.send("go")
         assert first.question == "first?"
