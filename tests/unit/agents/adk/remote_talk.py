@@ -12,10 +12,9 @@ from typing import Any
 from google.adk.agents import BaseAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.events import Event
-from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
-from pydantic import Field
+from unit.agents.adk.scripted import Says, event, llm, parts
 
 from dragoman import Agent, Context
 from dragoman.outputs import Ask
@@ -62,14 +61,15 @@ class Talk:
         return [event for event in (await self.session()).events if event.author != "user"]
 
 
-class Says(BaseAgent):
+def says(name: str, text: str) -> Says:
     """A local agent that says one thing."""
+    return Says(name=name, events=[event(text)])
 
-    text: str
 
-    async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
-        content = types.Content(role="model", parts=[types.Part(text=self.text)])
-        yield Event(author=self.name, invocation_id=ctx.invocation_id, branch=ctx.branch, content=content)
+def top(*steps: str | list[types.Part], **options: Any) -> Any:
+    """A local agent whose model does these things one after the other: says a text, or makes calls."""
+    turns = ([parts(*([step] if isinstance(step, str) else step))] for step in steps)
+    return llm(*turns, name="top", **options)
 
 
 class Parrot(Agent):
@@ -117,24 +117,6 @@ async def asks_who(ctx: Context) -> AsyncGenerator[Any, None]:
         yield Ask("Who?")
     else:
         yield f"Hello {ctx.resume.text}"
-
-
-class Scripted(BaseLlm):
-    """A model that does these things one after the other: says a text, or makes a call."""
-
-    model: str = "scripted"
-    steps: list[Any]
-    asked: list[Any] = Field(default_factory=list)
-
-    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
-        self.asked.append(llm_request)
-        step = self.steps.pop(0)
-        parts = [types.Part(text=step)] if isinstance(step, str) else step
-        yield LlmResponse(content=types.Content(role="model", parts=parts))
-
-
-def call(name: str, **arguments: Any) -> types.Part:
-    return types.Part.from_function_call(name=name, args=arguments)
 
 
 def answer(event: Event, value: Any) -> types.Part:

@@ -226,7 +226,7 @@ async def test_permission_as_adk_sends_it_is_understood(response_fields: dict[st
         {"data": {"x": 1}},
     ],
 )
-async def test_what_is_neither_yes_nor_no_is_asked_again(answer: dict[str, Any]) -> None:
+async def test_an_answer_that_is_neither_yes_nor_no_is_asked_for_again(answer: dict[str, Any]) -> None:
     agent, gone = deleter()
     answer = dict(answer)
     async with Client(served(agent)) as client:
@@ -390,7 +390,7 @@ def test_a_token_is_a_credential_where_http_wants_one() -> None:
 
 
 @pytest.mark.parametrize(("text", "data"), [("", None), ("", {"authScheme": {}}), ("", 7), ("", {})])
-def test_what_holds_no_credential_does_not_fit(text: str, data: Any) -> None:
+def test_an_answer_without_a_credential_does_not_fit(text: str, data: Any) -> None:
     with pytest.raises(TypeMismatch):
         credential.fill_in(requested(key_config()), text, data)
 

@@ -43,7 +43,7 @@ async def test_an_error_that_the_agent_gets_over_is_none() -> None:
     assert (task.state, task.text) == (State.COMPLETED, "done")
 
 
-async def test_a_refusal_stays_one_whatever_is_said_after_it() -> None:
+async def test_text_after_a_refusal_does_not_change_the_refusal() -> None:
     def disclaim(callback_context: Any) -> types.Content:
         del callback_context
         return types.Content(role="model", parts=[types.Part(text="No warranty.")])

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents import LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.genai import types
 from pydantic import ValidationError
 from unit.agents.adk import remote_talk as talks
+from unit.agents.adk.scripted import call
 
 import dragoman.adk
 import dragoman.compat.executor as a2a
@@ -23,8 +24,8 @@ from dragoman.testing import served
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-Talk, Says, Scripted, Recorded = talks.Talk, talks.Says, talks.Scripted, talks.Recorded
-Parrot, call, text_of, texts_of = talks.Parrot, talks.call, talks.text_of, talks.texts_of
+Talk, Recorded, says, top = talks.Talk, talks.Recorded, talks.says, talks.top
+Parrot, text_of, texts_of = talks.Parrot, talks.text_of, talks.texts_of
 
 Make = Callable[..., RemoteAgent]
 
@@ -56,9 +57,9 @@ async def test_it_is_called_over_a_real_port(remote: Make, streaming: bool) -> N
 
 @pytest.mark.requirement("S2-3", "S2-26", "S2-115")
 @pytest.mark.parametrize("streaming", [False, True])
-async def test_in_a_sequence_it_hears_what_the_agent_before_it_said(remote: Make, streaming: bool) -> None:
+async def test_in_a_sequence_it_receives_the_text_of_the_agent_before_it(remote: Make, streaming: bool) -> None:
     parrot = Parrot()
-    steps = [Says(name="near", text="It rains."), remote(parrot), Says(name="end", text="Bye.")]
+    steps = [says("near", "It rains."), remote(parrot), says("end", "Bye.")]
     events = await Talk(SequentialAgent(name="team", sub_agents=steps), streaming=streaming).say("What now?")
     assert parrot.received == ["What now?\n\nFor context: [near] said: It rains."]
     assert [(event.author, text_of(event)) for event in events if not event.partial] == [
@@ -82,18 +83,18 @@ async def test_side_by_side_agents_answer_for_themselves(remote: Make) -> None:
     assert len(set(left.contexts)) == len(set(right.contexts)) == 1
 
 
-async def test_after_agents_side_by_side_it_hears_all_of_them(remote: Make) -> None:
+async def test_after_parallel_agents_it_receives_the_texts_of_all_of_them(remote: Make) -> None:
     parrot = Parrot()
-    fan = ParallelAgent(name="fan", sub_agents=[Says(name="left", text="Gold."), Says(name="right", text="Silver.")])
+    fan = ParallelAgent(name="fan", sub_agents=[says("left", "Gold."), says("right", "Silver.")])
     await Talk(SequentialAgent(name="team", sub_agents=[fan, remote(parrot)])).say("Look!")
     first, *others = parrot.received[0].split("\n\n")
     assert first == "Look!"
     assert sorted(others) == ["For context: [left] said: Gold.", "For context: [right] said: Silver."]
 
 
-async def test_a_turn_that_was_rewound_is_not_told(remote: Make) -> None:
+async def test_a_rewound_turn_is_not_sent_to_the_remote_agent(remote: Make) -> None:
     parrot = Parrot()
-    talk = Talk(SequentialAgent(name="team", sub_agents=[Says(name="near", text="Hm."), remote(parrot)]))
+    talk = Talk(SequentialAgent(name="team", sub_agents=[says("near", "Hm."), remote(parrot)]))
     (event, *_) = await talk.say("secret")
     session = await talk.session()
     await talk.runner.rewind_async(
@@ -105,9 +106,9 @@ async def test_a_turn_that_was_rewound_is_not_told(remote: Make) -> None:
     assert len(set(parrot.contexts)) == 2
 
 
-async def test_in_a_loop_it_hears_each_round_what_is_new_and_the_request_when_nothing_is(remote: Make) -> None:
+async def test_in_a_loop_it_receives_what_is_new_in_each_round_or_else_the_request(remote: Make) -> None:
     critic = Parrot()
-    writer = Says(name="writer", text="A draft.")
+    writer = says("writer", "A draft.")
     await Talk(LoopAgent(name="loop", sub_agents=[writer, remote(critic)], max_iterations=2)).say("Write!")
     remark = "For context: [writer] said: A draft."
     assert critic.received == [f"Write!\n\n{remark}", remark]
@@ -119,10 +120,9 @@ async def test_in_a_loop_it_hears_each_round_what_is_new_and_the_request_when_no
 
 async def test_a_model_hands_over_to_it_by_its_description(remote: Make) -> None:
     parrot = Parrot()
-    model = Scripted(steps=[[call("transfer_to_agent", agent_name="far")]])
-    talk = Talk(LlmAgent(name="top", model=model, sub_agents=[remote(parrot)]))
-    events = await talk.say("Tell it")
-    assert "Repeats each message" in model.asked[0].config.system_instruction
+    local = top([call("transfer_to_agent", agent_name="far")], sub_agents=[remote(parrot)])
+    events = await Talk(local).say("Tell it")
+    assert "Repeats each message" in local.model.requests[0].config.system_instruction
     # How the local agents hand over to each other is no business of the remote one.
     assert parrot.received == ["Tell it"]
     assert text_of(events[-1]) == "echo Tell it"
@@ -167,7 +167,7 @@ async def test_it_takes_a_name_an_address_a_description_a_card_and_the_options_o
         await by_card.close()
 
 
-def test_what_cannot_be_called_is_told_at_once() -> None:
+def test_wrong_options_are_refused_at_construction() -> None:
     with pytest.raises(ConfigError, match="needs url="):
         RemoteAgent(name="far")
     with pytest.raises(ConfigError, match="write http://example"):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from google.adk.agents import LlmAgent
 from unit.agents.adk import remote_talk as talks
+from unit.agents.adk.scripted import call
 
 from dragoman import Agent
 from dragoman.adk import RemoteAgent
@@ -18,7 +19,7 @@ from dragoman.testing import served
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-Talk, Scripted, call, texts_of, types = talks.Talk, talks.Scripted, talks.call, talks.texts_of, talks.types
+Talk, texts_of, top, types = talks.Talk, talks.texts_of, talks.top, talks.types
 
 
 def pickled(agent: Any) -> Any:
@@ -62,8 +63,7 @@ async def test_a_team_with_a_remote_agent_in_use_can_be_copied_deeply() -> None:
     agent = RemoteAgent(name="far", url=talks.Parrot())
 
     def team() -> LlmAgent:
-        model = Scripted(steps=[[call("transfer_to_agent", agent_name="far")]])
-        return LlmAgent(name="top", model=model, sub_agents=[agent.clone()])
+        return top([call("transfer_to_agent", agent_name="far")], sub_agents=[agent.clone()])
 
     used = team()
     await Talk(used).say("one")
@@ -97,7 +97,7 @@ def test_a_question_of_a_served_agent_is_answered_from_another_event_loop() -> N
         assert asyncio.run(once("Ann")) == ["Hello Ann"]
 
 
-def test_a_question_that_went_with_its_event_loop_is_told_once_as_an_error() -> None:
+def test_a_question_lost_with_its_event_loop_is_reported_once_as_an_error() -> None:
     talk = Talk(RemoteAgent(name="far", url=Agent("asker", run=talks.asks_who)))
     session = asyncio.run(talk.session())
     assert texts_of(turn(talk, session, "hi")) == ["Who?"]
@@ -107,10 +107,10 @@ def test_a_question_that_went_with_its_event_loop_is_told_once_as_an_error() -> 
     assert texts_of(turn(talk, session, "hi again")) == ["Who?"]
 
 
-def test_a_tool_tells_the_same() -> None:
+def test_a_tool_reports_a_question_lost_with_its_event_loop() -> None:
     agent = RemoteAgent(name="far", url=Agent("asker", run=talks.asks_who))
     ask = [call("far", request="hi")]
-    talk = Talk(LlmAgent(name="top", model=Scripted(steps=[ask, "ok"] * 3), tools=[agent.as_tool()]))
+    talk = Talk(top(*[ask, "ok"] * 3, tools=[agent.as_tool()]))
     session = asyncio.run(talk.session())
 
     def results() -> list[Any]:

@@ -9,11 +9,12 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent, SequentialAgent
+from google.adk.agents import SequentialAgent
 from google.adk.events import Event
 from google.adk.workflow import Workflow
 from google.genai import types
 from unit.agents.adk import remote_talk as talks
+from unit.agents.adk.scripted import call
 
 from dragoman import Agent, Context
 from dragoman.adk import RemoteAgent
@@ -22,20 +23,19 @@ from dragoman.testing import served
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-Talk, Says, Scripted = talks.Talk, talks.Says, talks.Scripted
+Talk, says, top = talks.Talk, talks.says, talks.top
 Parrot, Working, asks_who = talks.Parrot, talks.Working, talks.asks_who
-call, text_of, texts_of = talks.call, talks.text_of, talks.texts_of
+text_of, texts_of = talks.text_of, talks.texts_of
 
 Make = Callable[..., RemoteAgent]
 
 
 def in_a_sequence(agent: RemoteAgent) -> Any:
-    return SequentialAgent(name="team", sub_agents=[Says(name="near", text="Hm."), agent])
+    return SequentialAgent(name="team", sub_agents=[says("near", "Hm."), agent])
 
 
 def handed_over_to(agent: RemoteAgent) -> Any:
-    model = Scripted(steps=[[call("transfer_to_agent", agent_name="far")]])
-    return LlmAgent(name="top", model=model, sub_agents=[agent])
+    return top([call("transfer_to_agent", agent_name="far")], sub_agents=[agent])
 
 
 def in_a_workflow(agent: RemoteAgent) -> Any:
@@ -43,8 +43,7 @@ def in_a_workflow(agent: RemoteAgent) -> Any:
 
 
 def called_as_a_tool(agent: RemoteAgent) -> Any:
-    model = Scripted(steps=[[call("far", request="work")], "ok"])
-    return LlmAgent(name="top", model=model, tools=[agent.as_tool()])
+    return top([call("far", request="work")], "ok", tools=[agent.as_tool()])
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -63,7 +62,9 @@ async def test_canceling_the_run_cancels_the_remote_work(remote: Make, streaming
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("protocol", [None, "0.3", "0.1"])
 @pytest.mark.parametrize("words", [(), ("Well, ",)])
-async def test_work_behind_a_port_is_canceled_too(streaming: bool, protocol: str | None, words: tuple[str]) -> None:
+async def test_work_behind_a_port_is_canceled_too(
+    streaming: bool, protocol: str | None, words: tuple[str, ...]
+) -> None:
     worker = Working(*words)
     with served(worker) as url:
         agent = RemoteAgent(name="far", url=url, protocol=protocol)
@@ -105,7 +106,7 @@ async def test_an_agent_that_is_not_there_is_an_error_without_its_address() -> N
     await agent.close()
 
 
-async def test_what_was_not_taken_is_said_again_with_the_next_turn(remote: Make) -> None:
+async def test_a_message_that_was_refused_is_sent_again_with_the_next_turn(remote: Make) -> None:
     parrot = Parrot()
     app = parrot.app(store="memory:")
     down = True
@@ -193,7 +194,7 @@ async def test_an_answer_that_takes_its_time_is_waited_for(protocol: str | None)
         await agent.close()
 
 
-async def test_what_was_heard_of_a_stream_that_breaks_for_good_stays(remote: Make) -> None:
+async def test_text_received_before_a_stream_breaks_for_good_is_kept(remote: Make) -> None:
     over = asyncio.Event()
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:

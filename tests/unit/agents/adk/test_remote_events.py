@@ -138,7 +138,7 @@ def says_it_while_it_works(got: Any) -> bytes:
 
 
 @BOTH
-async def test_an_answer_that_is_only_in_the_messages_of_a_working_task_is_heard(streaming: bool) -> None:
+async def test_an_answer_only_in_messages_of_a_working_task_is_an_event(streaming: bool) -> None:
     async with AgentStub(says_it_while_it_works) as stub:
         agent = RemoteAgent(name="far", url=stub.url)
         talk = Talk(agent, streaming=streaming)
@@ -148,7 +148,7 @@ async def test_an_answer_that_is_only_in_the_messages_of_a_working_task_is_heard
 
 
 @BOTH
-async def test_an_agent_that_answers_with_a_message_and_no_task_is_heard(talk_with: Any, streaming: bool) -> None:
+async def test_an_answer_without_a_task_is_an_event(talk_with: Any, streaming: bool) -> None:
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
         yield Reply("Just words.")
 
@@ -293,7 +293,7 @@ async def test_a_session_of_many_results_stays_as_small(talk_with: Any) -> None:
     assert len((await talk.session()).model_dump_json(exclude_none=True)) < 100_000
 
 
-async def test_what_an_artifact_costs_does_not_grow_with_those_before_it() -> None:
+async def test_the_cost_of_an_artifact_does_not_grow_with_those_before_it() -> None:
     looks = 0
 
     class Looked:
@@ -320,7 +320,7 @@ async def test_what_an_artifact_costs_does_not_grow_with_those_before_it() -> No
     assert looks <= 1
 
 
-async def test_an_artifact_that_goes_on_after_its_event_is_told_as_far_as_it_is_new(talk_with: Any) -> None:
+async def test_an_artifact_continued_after_its_event_is_reported_as_far_as_it_is_new(talk_with: Any) -> None:
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
         for key, text, append in (("a", "one ", False), ("b", "B", False), ("a", "two", True), ("c", "C", False)):
             await ctx.update_artifact(Artifact(key, (Part(text=text),)), append=append, last_chunk=True)
@@ -333,7 +333,7 @@ async def test_an_artifact_that_goes_on_after_its_event_is_told_as_far_as_it_is_
 # -- parts -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_new_in_an_artifact() -> None:
+def test_the_new_parts_of_an_artifact() -> None:
     one, two = Part(text="one"), Part(text="two")
     data = Part(data=1)
     assert join_texts((one, Part(text=""), two, data, one)) == (Part(text="onetwo"), data, one)

@@ -82,7 +82,7 @@ async def test_a_task_that_went_on_by_itself_tells_what_has_become_of_it(
 
 
 @BOTH
-async def test_new_words_after_a_task_was_canceled_elsewhere_are_said(remote: Any, streaming: bool) -> None:
+async def test_a_message_after_a_task_was_canceled_elsewhere_is_sent(remote: Any, streaming: bool) -> None:
     received: list[tuple[str, str]] = []
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:

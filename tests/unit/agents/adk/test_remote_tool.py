@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import Workflow
 from unit.agents.adk import remote_talk as talks
+from unit.agents.adk.scripted import call
 
 from dragoman import Agent, Context, Failed, File
 from dragoman.adk import RemoteAgent
@@ -19,7 +19,7 @@ from dragoman.testing import served
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-Talk, Scripted, call, answer = talks.Talk, talks.Scripted, talks.call, talks.answer
+Talk, answer, top = talks.Talk, talks.answer, talks.top
 text_of, texts_of, asks_who = talks.text_of, talks.texts_of, talks.asks_who
 
 Run = Callable[[Context], AsyncGenerator[Any, None]]
@@ -27,8 +27,8 @@ Run = Callable[[Context], AsyncGenerator[Any, None]]
 
 def caller(tool: Any, *steps: Any) -> tuple[Any, Any]:
     """A talk with a model that makes these calls, and the model."""
-    model = Scripted(steps=list(steps))
-    return Talk(LlmAgent(name="top", model=model, tools=[tool])), model
+    agent = top(*steps, tools=[tool])
+    return Talk(agent), agent.model
 
 
 def results(events: list[Any]) -> list[Any]:
@@ -135,7 +135,7 @@ async def test_a_copy_of_a_tool_asks_too(remote: Any) -> None:
     await made._clients.close()
 
 
-async def test_a_failure_is_told_to_the_model_as_one(remote: Any) -> None:
+async def test_a_failure_reaches_the_model_as_an_error(remote: Any) -> None:
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
         raise Failed("No such city")
         yield
@@ -152,7 +152,7 @@ async def test_a_model_reads_what_the_card_says_of_the_agent() -> None:
         agent = RemoteAgent(name="far", url=url)
         talk, model = caller(agent.as_tool(), "ok")
         await talk.say("go")
-        (declared,) = model.asked[0].config.tools[0].function_declarations
+        (declared,) = model.requests[0].config.tools[0].function_declarations
         assert (declared.name, declared.description) == ("far", "Knows birds")
         assert list(declared.parameters.properties) == declared.parameters.required == ["request"]
         named = agent.as_tool("ask_birds", "My words")
@@ -226,7 +226,7 @@ async def test_a_workflow_waits_for_an_answer_and_goes_on_with_what_becomes_of_i
     assert got == ["Hello Ann"]
 
 
-async def test_what_a_callback_says_instead_is_the_output_of_the_node(remote: Any) -> None:
+async def test_the_text_of_a_callback_is_the_output_of_the_node(remote: Any) -> None:
     got: list[Any] = []
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:

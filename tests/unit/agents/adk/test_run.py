@@ -158,7 +158,7 @@ async def test_a_runner_without_artifacts_runs() -> None:
         (lambda: AdkRuns(llm(), escalate="shout"), "complete"),  # type: ignore[arg-type]
     ],
 )
-def test_what_cannot_be_served_says_why(make: Any, says_why: str) -> None:
+def test_an_object_that_cannot_be_served_is_refused_with_the_reason(make: Any, says_why: str) -> None:
     with pytest.raises(ConfigError, match=says_why):
         make()
 
