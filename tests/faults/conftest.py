@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 import pytest
+from faults.program_server import Leash
 from support.command import DRAGOMAN, inherited_environment
 from support.server_process import ServerProcess
 
@@ -105,6 +107,11 @@ def _events(response: httpx2.Response) -> Iterator[Event]:
             yield Event(number, value)
 
 
+def text_of(task: dict[str, Any]) -> str:
+    """The text of a task's artifacts."""
+    return "".join(part.get("text", "") for artifact in task["artifacts"] for part in artifact["parts"])
+
+
 @pytest.fixture
 def launch(tmp_path: Path) -> Generator[Callable[..., Server]]:
     """Start servers, all on one file. Those that still run at the end are killed."""
@@ -125,3 +132,19 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     """One server for all tests of a module, none of which may end it."""
     with Server(tmp_path_factory.mktemp("shared")) as server:
         yield server
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    """A pipe with a name in the folder of the servers, for which the runs of some skills wait."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.fixture
+def leash(tmp_path: Path) -> Iterator[Leash]:
+    """A pipe that programs hold."""
+    leash = Leash(tmp_path)
+    yield leash
+    leash.close()

@@ -33,7 +33,7 @@ async def _forever() -> None:
     await asyncio.Event().wait()
 
 
-async def _until_told(name: str) -> None:
+async def _until_released(name: str) -> None:
     """Wait until the test opens the pipe of that name for writing."""
     await asyncio.to_thread((FOLDER / name).read_text)
 
@@ -101,7 +101,7 @@ def plan_in_thread(ctx: SyncContext, city: str = "Porto") -> Any:
 async def finish(pipe: str) -> Any:
     """Begin, and end when the test says so through the pipe of that name."""
     yield "begun "
-    await _until_told(pipe)
+    await _until_released(pipe)
     yield "done"
 
 
@@ -158,7 +158,7 @@ async def stubborn_task(ctx: Context) -> None:
 async def block_loop(ctx: Context, how: str) -> None:
     """Block the event loop itself, once the test has opened the pipe `go`, and say so by the pipe `blocked`."""
     await ctx.progress("blocking")
-    await _until_told("go")
+    await _until_released("go")
     (FOLDER / "blocked").write_text("now")
     if how == "sleep":
         time.sleep(3600)  # noqa: ASYNC251 - that is what it is for
@@ -185,7 +185,7 @@ async def halves(pipe: str) -> Any:
     """Say half of it, wait until the test says go through the pipe of that name, and say the other half."""
     for number in range(14):
         yield f"{number} "
-    await _until_told(pipe)
+    await _until_released(pipe)
     for number in range(14, 28):
         yield f"{number} "
 

@@ -168,7 +168,7 @@ class Leash:
         self.path, self.go = folder / name, folder / f"{name}.go"
         for path in (self.path, self.go):
             os.mkfifo(path)
-        self._said = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        self._reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
         # Held here, too, so that it is not let go while some have not come yet.
         self._held: int | None = os.open(self.path, os.O_WRONLY)
         self._go = os.open(self.go, os.O_RDWR)
@@ -182,9 +182,9 @@ class Leash:
         return [line.decode() for line in found]
 
     def _more(self) -> bytes:
-        if not select.select([self._said], [], [], SECONDS)[0]:
+        if not select.select([self._reader], [], [], SECONDS)[0]:
             raise AssertionError(f"a program hangs, after {self._rest!r}")
-        return os.read(self._said, 1 << 16)
+        return os.read(self._reader, 1 << 16)
 
     def release(self, number: int = 1) -> None:
         """Let so many programs go on, those too that are about to wait: each reads a line."""
@@ -205,7 +205,7 @@ class Leash:
     def close(self) -> None:
         """Let go of it."""
         self._let_go()
-        os.close(self._said)
+        os.close(self._reader)
         os.close(self._go)
 
     async def ready(self, number: int = 1) -> list[str]:

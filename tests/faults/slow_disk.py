@@ -22,14 +22,15 @@ HERE = Path(__file__).parent
 SECONDS = 60  # a start takes a second, and some more on a slow disk
 
 
-def compiled(folder: Path) -> Path:
-    """The library that slows a disk down. Skips the test where it cannot be made."""
+def compiled(source: str, place: Path) -> Path:
+    """The library of a source in this folder, compiled into `place`. Skips the test where it cannot be made."""
     compiler = shutil.which("cc")
     if compiler is None or sys.platform != "linux":
-        pytest.skip("a slow disk needs Linux and a C compiler called cc")
-    library = folder / "slow_fsync.so"
-    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(HERE / "slow_fsync.c"), "-ldl"]
+        pytest.skip(f"{source} needs Linux and a C compiler called cc")
+    library = (place / source).with_suffix(".so")
+    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(HERE / source), "-ldl"]
     subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+    library.chmod(0o755)
     return library
 
 
@@ -42,7 +43,7 @@ class SlowDisk:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._flags = flags
-        self._library = compiled(folder)
+        self._library = compiled("slow_fsync.c", folder)
         self._armed = folder / "slow"
         self.servers: list[SlowServer] = []
 

@@ -24,7 +24,6 @@ from support.stub_server import (
     Stub,
     card,
     chunked,
-    event,
     head,
     html,
     reply,
@@ -95,7 +94,7 @@ def no_card_of_another_test() -> None:
 
 
 @pytest.mark.parametrize("call", [send, get_task, streamed, get_card])
-async def test_a_dead_port_is_told_at_once(call: Call) -> None:
+async def test_a_dead_port_is_an_error_at_once(call: Call) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         # With all its retries: who was never there is not waited for.
@@ -197,7 +196,7 @@ async def test_a_tls_handshake_without_end_is_given_up_after_the_connect_limit()
     assert (error.reason, error.arrived) == ("TIMED_OUT", False)
 
 
-async def test_https_on_a_plain_address_is_told() -> None:
+async def test_https_on_a_plain_address_is_an_error() -> None:
     async with Stub(lambda _: html(), certificate(trustme.CA())) as stub:
         error = await problem(Client(stub.url.replace("https:", "http:"), **QUICK), get_card)
     assert isinstance(error, CannotConnect)
@@ -279,7 +278,7 @@ async def test_an_answer_that_holds_nothing_is_a_clear_error(call: Call, transpo
         (After(b"\x15\x03\x01\x00\x02\x02\x46", Close), "NOT_HTTP"),
     ],
 )
-async def test_an_answer_that_breaks_off_or_never_comes_is_told_in_time(
+async def test_an_answer_that_breaks_off_or_never_arrives_is_an_error_in_time(
     answer: Any, reason: str, call: Call, transport: str
 ) -> None:
     async with AgentStub(lambda _: answer, transport) as stub:
@@ -327,17 +326,6 @@ async def test_a_card_that_is_none_is_a_clear_error(answer: Any, kind: type[Drag
 
 
 @TRANSPORTS
-async def test_a_stream_cut_within_an_event_before_its_task_is_known_is_an_error(transport: str) -> None:
-    def answer(got: Any) -> Any:
-        return After(head(200, "text/event-stream") + event(got, {"task": task("TASK_STATE_WORKING")}, 1)[:40], Close)
-
-    async with AgentStub(answer, transport) as stub:
-        error = await problem(Client(stub.url, **QUICK), streamed)
-    assert isinstance(error, CannotConnect)
-    assert error.reason == "CONNECTION_LOST"
-
-
-@TRANSPORTS
 async def test_a_message_whose_stream_is_cut_within_its_first_event_is_not_sent_again(transport: str) -> None:
     def answer(got: Any) -> Any:
         return After(stream(got, {"task": task()})[:-25], Close) if b'"messageId"' in got.body else html(404)
@@ -348,21 +336,6 @@ async def test_a_message_whose_stream_is_cut_within_its_first_event_is_not_sent_
                 _ = [event async for event in client.stream("hello")]
         assert caught.value.status == 200
         assert len([got for got in stub.posts if b'"messageId"' in got.body]) == 1
-
-
-@TRANSPORTS
-async def test_a_message_whose_stream_does_not_begin_is_sent_again_under_the_same_id(transport: str) -> None:
-    answers = iter([Close, Reset])
-
-    def answer(got: Any) -> Any:
-        return next(answers, None) or stream(got, {"task": task()}) if b'"messageId"' in got.body else html(404)
-
-    async with AgentStub(answer, transport) as stub:
-        async with asyncio.timeout(IN_TIME), Client(stub.url) as client:
-            assert [event.kind async for event in client.stream("hello")] == ["task"]
-        sent = [got.message_id for got in stub.posts if b'"messageId"' in got.body]
-        assert len(sent) == 3
-        assert len(set(sent)) == 1
 
 
 async def test_a_stream_that_says_what_is_not_a2a_is_a_clear_error() -> None:
@@ -504,33 +477,37 @@ async def test_json_of_a_length_that_cannot_be_is_not_read_at_all(call: Call) ->
     assert "larger than 64 MB" in str(error)
 
 
-async def test_json_without_a_length_is_read_up_to_the_limit() -> None:
-    start = head(200, "application/json", Transfer_Encoding="chunked")
-    async with AgentStub(lambda _: endless(start, chunked(GARBAGE))) as stub:
-        error = await problem(Client(stub.url, retries=0), send)
+JSON_CHUNKS = head(200, "application/json", Transfer_Encoding="chunked")
+EVENT = head(200, "text/event-stream") + b"data: "
+
+
+@pytest.mark.parametrize(
+    ("start", "piece", "call", "transport", "says"),
+    [
+        (JSON_CHUNKS, chunked(GARBAGE), send, "jsonrpc", "larger than 64 MB"),
+        (EVENT, GARBAGE, streamed, "jsonrpc", "more than 64 MB"),
+        (EVENT, GARBAGE, streamed, "rest", "more than 64 MB"),
+    ],
+    ids=["JSON", "an event", "an event over REST"],
+)
+async def test_an_answer_without_a_length_is_read_up_to_the_limit(
+    start: bytes, piece: bytes, call: Call, transport: str, says: str
+) -> None:
+    async with AgentStub(lambda _: endless(start, piece), transport) as stub:
+        error = await problem(Client(stub.url, retries=0), call)
         assert stub.sent < 80 * MB
     assert isinstance(error, BadResponse)
-    assert "larger than 64 MB" in str(error)
+    assert says in str(error)
 
 
 @pytest.mark.parametrize("kind", ["text/html", "application/json"])
-async def test_what_unpacks_to_100_mb_is_unpacked_up_to_the_limit(kind: str) -> None:
+async def test_a_compressed_answer_is_unpacked_up_to_the_limit(kind: str) -> None:
     bomb = gzip.compress(bytes(100 * MB), 1)
     answer = reply(bomb, 200, kind, Content_Encoding="gzip")
     async with AgentStub(lambda _: answer) as stub, little_memory((8 if kind == "text/html" else 96) * MB):
         error = await problem(Client(stub.url, retries=0), send)
     assert isinstance(error, BadResponse)
     assert "larger than" in str(error)
-
-
-@TRANSPORTS
-async def test_an_event_without_an_end_is_read_up_to_the_limit(transport: str) -> None:
-    start = head(200, "text/event-stream") + b"data: "
-    async with AgentStub(lambda _: endless(start, GARBAGE), transport) as stub:
-        error = await problem(Client(stub.url, retries=0), streamed)
-        assert stub.sent < 80 * MB
-    assert isinstance(error, BadResponse)
-    assert "more than 64 MB" in str(error)
 
 
 async def test_a_card_without_an_end_is_read_up_to_its_own_limit() -> None:

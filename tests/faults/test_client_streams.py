@@ -145,7 +145,7 @@ async def test_it_does_not_matter_where_a_stream_is_cut(kind: str) -> None:
 
 
 @wires
-async def test_what_stands_beside_the_answer_is_told_once_too(transport: str, protocol: str) -> None:
+async def test_artifacts_beside_the_answer_are_received_once_too(transport: str, protocol: str) -> None:
     teller = Storyteller(4)
     cuts = [proxy.after_frames(4), proxy.after_frames(1), proxy.before_the_head(), proxy.after_frames(2, 9)]
     async with through(teller, cuts, transport=transport, protocol=protocol) as (client, _):
@@ -209,7 +209,7 @@ async def test_a_task_of_our_naming_is_found_when_the_answer_to_its_message_brea
     assert teller.runs == 1
 
 
-async def test_who_stops_reading_hangs_up_and_the_task_goes_on() -> None:
+async def test_closing_the_client_closes_its_stream_and_the_task_goes_on() -> None:
     teller = Storyteller(0)
     async with through(teller, []) as (client, between):
         stream = client.stream(tool="quiet")
@@ -224,35 +224,27 @@ async def test_who_stops_reading_hangs_up_and_the_task_goes_on() -> None:
             assert (await another.wait(stream.task)).text == "one two"
 
 
-async def test_the_connection_of_a_stream_that_is_left_is_closed_at_once() -> None:
-    teller = Storyteller(0)
-    async with through(teller, []) as (client, between):
-        stream = client.stream(tool="quiet")
-        async with aclosing(aiter(stream)) as events:
-            async for event in events:
-                if event.text:
-                    break
-        await between.until_unused()
-        assert (await client.get_task(stream.task)).state is State.WORKING
-        teller.left_alone.set_result(None)
-
-
-async def test_a_reader_who_is_cancelled_hangs_up_and_the_task_goes_on() -> None:
+@pytest.mark.parametrize("leaves", ["ends its loop", "is cancelled"])
+async def test_a_reader_who_leaves_a_stream_hangs_up_and_the_task_goes_on(leaves: str) -> None:
     teller = Storyteller(0)
     async with through(teller, []) as (client, between):
         stream = client.stream(tool="quiet")
         received = asyncio.Event()
 
         async def read() -> None:
-            async for event in stream:
-                if event.text:
-                    received.set()
+            async with aclosing(aiter(stream)) as events:
+                async for event in events:
+                    if event.text:
+                        received.set()
+                        if leaves == "ends its loop":
+                            break
 
         reader = asyncio.ensure_future(read())
         await received.wait()
-        reader.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reader
+        if leaves == "is cancelled":
+            reader.cancel()
+        await asyncio.wait((reader,))
+        assert reader.cancelled() is (leaves == "is cancelled")
         await between.until_unused()
         assert (await client.get_task(stream.task)).state is State.WORKING
         teller.left_alone.set_result(None)

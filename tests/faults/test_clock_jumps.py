@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from support.clocks import SettableClock
+from unit.engine.conftest import Engine, start
 
-from dragoman import Agent
-from dragoman.engine.call import CallContext
 from dragoman.engine.journal.retention import SWEEP_SECONDS, Janitor, Retention
-from dragoman.engine.settings import EngineSettings
-from dragoman.model.message import Message
-from dragoman.model.operation import (
-    GetTaskRequest,
-    ListTasksRequest,
-    SendMessageConfiguration,
-    SendMessageRequest,
-    SubscribeToTaskRequest,
-)
-from dragoman.model.part import Part
-from dragoman.model.state import Role, State
-from dragoman.server.agent.in_process import connect
+from dragoman.model.state import State
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
+
+__all__ = ["start"]
 
 pytestmark = pytest.mark.fault
 
 DAY = 86_400
 JUMPS = (-3 * DAY, 5 * DAY, -400 * DAY, 399 * DAY, -1)
-SECONDS = 10
 
 
 @pytest.fixture
@@ -46,67 +34,22 @@ def store(request: Any, tmp_path: Path) -> Any:
     return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "tasks.db")
 
 
-class Engine:
-    """One agent, called as a caller would."""
-
-    def __init__(self, service: Any) -> None:
-        self.service = service
-
-    @staticmethod
-    def request(text: str = "go", *, message_id: str = "m", wait: bool = True) -> SendMessageRequest:
-        message = Message(message_id, Role.USER, (Part(text=text),))
-        return SendMessageRequest(message, SendMessageConfiguration(return_immediately=not wait))
-
-    async def answer(self, *args: Any, **options: Any) -> Any:
-        async with asyncio.timeout(SECONDS):
-            return await self.service.send(CallContext(), self.request(*args, **options))
-
-    async def send(self, *args: Any, **options: Any) -> Any:
-        return (await self.answer(*args, **options)).result
-
-    async def get(self, task: Any, **options: Any) -> Any:
-        async with asyncio.timeout(SECONDS):
-            return (await self.service.get(CallContext(), GetTaskRequest(task.id, **options))).result
-
-    async def records(self, task: Any, after: int = 0) -> list[Any]:
-        async with asyncio.timeout(SECONDS):
-            stream = await self.service.subscribe(CallContext(), SubscribeToTaskRequest(task.id), after)
-            return [record async for batch in stream.batches for record in batch.records]
-
-    async def pages(self, size: int) -> list[str]:
-        """The ids of all tasks, a page at a time."""
-        found: list[str] = []
-        token: str | None = None
-        while token is None or token:
-            page = await self.service.list(CallContext(), ListTasksRequest(page_size=size, page_token=token))
-            found += [task.id for task in page.tasks]
-            token = page.next_page_token
-        return found
-
-
-Start = Callable[[Any], Awaitable[Engine]]
-
-
-@pytest.fixture
-async def start(store: Any, clock: SettableClock) -> AsyncIterator[Start]:
-    connections: list[Any] = []
-
-    async def start(run: Any) -> Engine:
-        connection = connect(Agent("test", run=run), store=store, clock=clock, settings=EngineSettings(drain=0))
-        await connection.open()
-        connections.append(connection)
-        return Engine(connection.service)
-
-    yield start
-    for connection in connections:
-        await connection.close()
+async def pages(engine: Engine, size: int) -> list[str]:
+    """The ids of all tasks, a page at a time."""
+    found: list[str] = []
+    token: str | None = None
+    while token is None or token:
+        page = await engine.list(page_size=size, page_token=token)
+        found += [task.id for task in page.tasks]
+        token = page.next_page_token
+    return found
 
 
 async def say(ctx: Any) -> Any:
     yield ctx.text
 
 
-async def test_the_events_of_a_task_keep_their_order(start: Start, clock: SettableClock) -> None:
+async def test_the_events_of_a_task_keep_their_order(start: Any, store: Any, clock: SettableClock) -> None:
     async def jumping(ctx: Any) -> Any:
         for seconds in JUMPS:
             await ctx.progress(f"{seconds}")
@@ -114,59 +57,59 @@ async def test_the_events_of_a_task_keep_their_order(start: Start, clock: Settab
             yield f"{seconds} "
             await asyncio.sleep(0)
 
-    engine = await start(jumping)
+    engine = await start(jumping, store=store)
     task = await engine.send()
     assert task.state is State.COMPLETED
-    records = await engine.records(task)
+    records = await engine.follow(task, 0)
     assert [record.generation for record in records] == list(range(1, len(records) + 1))
     statuses = [record.event.status for record in records if record.state is State.WORKING]
     assert [status.message.text for status in statuses if status.message] == [str(seconds) for seconds in JUMPS]
     for after in range(len(records)):
-        assert [record.generation for record in await engine.records(task, after)] == list(
+        assert [record.generation for record in await engine.follow(task, after)] == list(
             range(after + 1, len(records) + 1)
         )
 
 
-async def test_a_list_shows_every_task_once_a_page_at_a_time(start: Start, clock: SettableClock) -> None:
-    engine = await start(say)
+async def test_a_list_shows_every_task_once_a_page_at_a_time(start: Any, store: Any, clock: SettableClock) -> None:
+    engine = await start(say, store=store)
     made: list[str] = []
     for seconds in (0, *JUMPS):
         clock.jump(seconds)
         made += [(await engine.send()).id for _ in range(3)]
     for size in (1, 2, 5, 100):
-        found = await engine.pages(size)
+        found = await pages(engine, size)
         assert sorted(found) == sorted(made)
-        assert found == await engine.pages(100)
+        assert found == await pages(engine, 100)
 
 
 async def test_a_list_goes_on_where_it_was_when_the_clock_jumps_between_two_pages(
-    start: Start, clock: SettableClock
+    start: Any, store: Any, clock: SettableClock
 ) -> None:
-    engine = await start(say)
+    engine = await start(say, store=store)
     made = [(await engine.send()).id for _ in range(6)]
-    first = await engine.service.list(CallContext(), ListTasksRequest(page_size=3))
+    first = await engine.list(page_size=3)
     clock.jump(-10 * DAY)
-    rest = await engine.service.list(CallContext(), ListTasksRequest(page_size=3, page_token=first.next_page_token))
+    rest = await engine.list(page_size=3, page_token=first.next_page_token)
     assert sorted(task.id for task in (*first.tasks, *rest.tasks)) == sorted(made)
 
 
 async def test_a_message_sent_again_after_the_clock_went_back_runs_nothing_twice(
-    start: Start, clock: SettableClock
+    start: Any, store: Any, clock: SettableClock
 ) -> None:
-    engine = await start(say)
+    engine = await start(say, store=store)
     message_id = str(uuid4())
     first = await engine.send(message_id=message_id)
     for seconds in (-1, -3 * DAY, -400 * DAY):
         clock.jump(seconds)
         again = await engine.answer(message_id=message_id)
         assert (again.result.id, again.repeat) == (first.id, True)
-    assert await engine.pages(100) == [first.id]
+    assert await pages(engine, 100) == [first.id]
 
 
 async def test_a_message_is_forgotten_when_the_clock_goes_forward_and_known_from_then_on(
-    start: Start, clock: SettableClock
+    start: Any, store: Any, clock: SettableClock
 ) -> None:
-    engine = await start(say)
+    engine = await start(say, store=store)
     message_id = str(uuid4())
     first = await engine.send(message_id=message_id)
     clock.jump(5 * DAY)
@@ -176,14 +119,14 @@ async def test_a_message_is_forgotten_when_the_clock_goes_forward_and_known_from
     assert (third.result.id, third.repeat) == (second.result.id, True)
 
 
-async def test_who_waits_for_news_waits_as_long_as_before(start: Start, clock: SettableClock) -> None:
+async def test_a_long_poll_lasts_as_long_as_before(start: Any, store: Any, clock: SettableClock) -> None:
     go_on = asyncio.Event()
 
     async def waiting(ctx: Any) -> Any:
         await go_on.wait()
         yield "done"
 
-    engine = await start(waiting)
+    engine = await start(waiting, store=store)
     task = await engine.send(wait=False)
     polling = asyncio.ensure_future(engine.get(task, current_generation=100))
     await clock.advance(1)
@@ -194,7 +137,7 @@ async def test_who_waits_for_news_waits_as_long_as_before(start: Start, clock: S
     await clock.advance(30)
     assert (await polling).state is State.WORKING
     go_on.set()
-    assert (await engine.records(task))[-1].state is State.COMPLETED
+    assert (await engine.follow(task, 0))[-1].state is State.COMPLETED
 
 
 async def sweep(store: Any, clock: SettableClock, retention: Retention) -> None:
@@ -208,25 +151,25 @@ async def sweep(store: Any, clock: SettableClock, retention: Retention) -> None:
     await janitor.stop()
 
 
-async def test_a_clock_that_went_back_deletes_nothing_early(start: Start, store: Any, clock: SettableClock) -> None:
-    engine = await start(say)
+async def test_a_clock_that_went_back_deletes_nothing_early(start: Any, store: Any, clock: SettableClock) -> None:
+    engine = await start(say, store=store)
     before = await engine.send()
     clock.jump(-30 * DAY)
     after = await engine.send()
     await sweep(store, clock, Retention(keep=7 * DAY, compact=DAY))
     for task in (before, after):
         assert (await engine.get(task)).state is State.COMPLETED
-        assert await engine.records(task)
+        assert await engine.follow(task, 0)
     # Time passes, and everything goes in the end.
     clock.jump(40 * DAY)
     await sweep(store, clock, Retention(keep=7 * DAY))
-    assert await engine.pages(100) == []
+    assert await pages(engine, 100) == []
 
 
-async def test_what_ended_before_a_clock_was_put_right_is_compacted_all_the_same(
-    start: Start, store: Any, clock: SettableClock
+async def test_a_task_that_ended_before_the_clock_was_corrected_is_compacted(
+    start: Any, store: Any, clock: SettableClock
 ) -> None:
-    engine = await start(say)
+    engine = await start(say, store=store)
     clock.jump(10 * DAY)  # it is wrong
     early = await engine.send()
     clock.jump(2 * DAY)

@@ -10,8 +10,6 @@ import signal
 import socket
 import struct
 import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import islice
@@ -21,6 +19,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from faults.conftest import text_of
+from support.polling import until
 
 pytestmark = pytest.mark.fault
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and prlimit")
@@ -29,27 +29,6 @@ COMPLETED, WORKING = "TASK_STATE_COMPLETED", "TASK_STATE_WORKING"
 SECONDS = 30
 HALVES = "".join(f"{number} " for number in range(28))
 VERSION = {"A2A-Version": "1.0"}
-
-
-@pytest.fixture
-def pipe(tmp_path: Path) -> Path:
-    """What the runs of the skill `halves` wait for in the middle."""
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    return path
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """Ask until the answer is yes, for a bounded time."""
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-    raise AssertionError("it did not happen")
-
-
-def text_of(task: dict[str, Any]) -> str:
-    return "".join(part["text"] for artifact in task["artifacts"] for part in artifact["parts"])
 
 
 def call(server: Any, method: str, params: dict[str, Any], *, window: int | None = None) -> http.client.HTTPConnection:
@@ -113,25 +92,17 @@ def vanish(connection: http.client.HTTPConnection, response: http.client.HTTPRes
         response.close()
 
 
-def test_a_task_completes_although_the_reader_of_its_stream_vanished(launch: Any, pipe: Path) -> None:
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
+def test_a_task_completes_although_its_caller_vanished(launch: Any, pipe: Path, method: str) -> None:
     server = launch()
-    connection = call(server, "SendStreamingMessage", server.params("halves", pipe.name))
-    response = connection.getresponse()
-    assert response.readline() == b"id: 1\n"
-    task_id = json.loads(response.readline().removeprefix(b"data: "))["result"]["task"]["id"]
-    vanish(connection, response)
-    until(lambda: server.get(task_id)["status"]["state"] == WORKING)
-    pipe.write_text("go on")
-    assert server.follow(task_id, 0)[-1].state == COMPLETED
-    assert text_of(server.get(task_id)) == HALVES
-    assert "Traceback" not in "".join(server.output)
-
-
-def test_a_task_completes_although_the_caller_who_waited_for_it_vanished(launch: Any, pipe: Path) -> None:
-    server = launch()
-    connection = call(server, "SendMessage", server.params("halves", pipe.name))
+    connection = call(server, method, server.params("halves", pipe.name))
     (task,) = until(lambda: listed(server, WORKING))
-    vanish(connection)
+    if method == "SendStreamingMessage":
+        response = connection.getresponse()
+        assert response.readline() == b"id: 1\n"
+        vanish(connection, response)
+    else:
+        vanish(connection)
     assert server.get(task["id"])["status"]["state"] == WORKING
     pipe.write_text("go on")
     assert server.follow(task["id"], 0)[-1].state == COMPLETED

@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from cluster.processes.nodes import Node
 from faults.read_only_disk import ReadOnlyDisk
 from postgres_server import NoPostgres, PostgresServer, with_database
+from support.polling import until
 from support.small_disk import small_disk
 
 pytestmark = [
@@ -75,15 +75,6 @@ class Caller:
                 return kept, message, answer["error"]
             kept.append(answer["result"]["task"])
         raise AssertionError("nothing is refused")
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """Ask until the answer is yes, for a bounded time."""
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-    raise AssertionError("it did not happen")
 
 
 @pytest.fixture
@@ -179,7 +170,7 @@ def check_refusals(
     assert len(output) < 60
 
 
-def test_a_full_disk_of_the_database_is_told_and_costs_nothing(place: Path) -> None:
+def test_a_full_disk_of_the_database_is_reported_and_loses_nothing(place: Path) -> None:
     with (
         small_disk(place / "disk", "40m") as disk,
         store_on(disk.folder, place) as url,
@@ -188,7 +179,7 @@ def test_a_full_disk_of_the_database_is_told_and_costs_nothing(place: Path) -> N
         check_refusals(caller, disk.fill, disk.free)
 
 
-def test_a_disk_of_the_database_that_becomes_read_only_is_told_and_costs_nothing(
+def test_a_read_only_disk_of_the_database_is_reported_and_loses_nothing(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = place / "disk"

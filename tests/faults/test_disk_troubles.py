@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 import sys
-from collections.abc import Generator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 from faults.read_only_disk import ReadOnlyDisk
+from support.small_disk import mounts, small_disk
 
 pytestmark = pytest.mark.fault
 
@@ -34,41 +33,23 @@ def refusal(server: Any) -> str:
 # A disk that can only be read
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Generator[Path]:
-    """A disk of its own, on which `_remount` works."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if not _mounts("-t", "tmpfs", "-o", "size=4m", "none", str(folder)):
-        pytest.skip("mounting is not permitted here, and permission bits do not stop root")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], timeout=SECONDS, check=True)
-
-
-def _mounts(*arguments: str) -> bool:
-    try:
-        done = subprocess.run(["mount", *arguments], capture_output=True, timeout=SECONDS, check=False)
-    except OSError:
-        return False
-    return done.returncode == 0
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="needs tmpfs")
-def test_a_store_on_a_read_only_disk_is_refused_and_opened_once_it_can_be_written(launch: Any, disk: Path) -> None:
-    where = ("--store", f"sqlite:///{disk / 'tasks.db'}")
-    server = launch(*where)
-    task = server.send("echo", "hello")
-    server.stop()
-    assert server.wait() == 0
-    assert _mounts("-o", "remount,ro", str(disk))
-    text = refusal(launch(*where, ready=False))
-    assert f"the store {disk / 'tasks.db'} cannot be opened: Read-only file system" in text
-    assert "use another --store" in text
-    # A store that is not there yet cannot be made either.
-    text = refusal(launch("--store", f"sqlite:///{disk / 'new' / 'tasks.db'}", ready=False))
-    assert "cannot be opened: Read-only file system" in text
-    assert _mounts("-o", "remount,rw", str(disk))
-    assert launch(*where).get(task["id"]) == task
+def test_a_store_on_a_read_only_disk_is_refused_and_opened_once_it_can_be_written(launch: Any, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "4m") as small:
+        disk = small.folder
+        where = ("--store", f"sqlite:///{disk / 'tasks.db'}")
+        server = launch(*where)
+        task = server.send("echo", "hello")
+        assert server.end() == 0
+        assert mounts("-o", "remount,ro", str(disk))
+        text = refusal(launch(*where, ready=False))
+        assert f"the store {disk / 'tasks.db'} cannot be opened: Read-only file system" in text
+        assert "use another --store" in text
+        # A store that is not there yet cannot be made either.
+        text = refusal(launch("--store", f"sqlite:///{disk / 'new' / 'tasks.db'}", ready=False))
+        assert "cannot be opened: Read-only file system" in text
+        assert mounts("-o", "remount,rw", str(disk))
+        assert launch(*where).get(task["id"]) == task
 
 
 # A file that lost its end
@@ -79,8 +60,7 @@ def test_a_file_that_lost_its_end_is_refused_with_what_to_do(launch: Any, tmp_pa
     server = launch()
     for number in range(5):
         server.send("echo", str(number) * 5000)
-    server.stop()
-    assert server.wait() == 0
+    assert server.end() == 0
     file = tmp_path / "tasks.db"
     with file.open("r+b") as opened:
         opened.truncate(file.stat().st_size - missing)
@@ -93,8 +73,7 @@ def test_a_file_that_lost_its_end_is_refused_with_what_to_do(launch: Any, tmp_pa
 def test_a_file_that_lost_all_but_its_beginning_is_refused(launch: Any, tmp_path: Path) -> None:
     server = launch()
     server.send("echo", "hello")
-    server.stop()
-    assert server.wait() == 0
+    assert server.end() == 0
     for size in (PAGE, 1000, 50):
         with (tmp_path / "tasks.db").open("r+b") as opened:
             opened.truncate(size)
@@ -105,8 +84,7 @@ def test_a_file_that_lost_all_but_its_beginning_is_refused(launch: Any, tmp_path
 def test_damage_in_the_middle_ends_what_meets_it_with_an_error_and_nothing_else(launch: Any, tmp_path: Path) -> None:
     server = launch()
     tasks = [server.send("echo", f"{number:05}" * 4000) for number in range(5)]
-    server.stop()
-    assert server.wait() == 0
+    assert server.end() == 0
     file = tmp_path / "tasks.db"
     # Long texts lie on pages of their own: four bytes that name the next one, and text.
     content = file.read_bytes()
@@ -178,8 +156,7 @@ def test_a_log_without_its_last_bytes_loses_the_last_commit_and_is_whole(
         assert last["error"]["code"] == -32001
     assert after.follow(seen[0].result["task"]["id"], 0)[:7] == seen
     assert after.send("echo", "hello")["status"]["state"] == COMPLETED
-    after.stop()
-    assert after.wait() == 0
+    assert after.end() == 0
     with closing(sqlite3.connect(tmp_path / "tasks.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
@@ -187,8 +164,7 @@ def test_a_log_without_its_last_bytes_loses_the_last_commit_and_is_whole(
 def test_a_log_that_is_lost_as_a_whole_leaves_what_the_file_has(launch: Any, tmp_path: Path) -> None:
     first = launch()
     task = first.send("echo", "kept")
-    first.stop()
-    assert first.wait() == 0
+    assert first.end() == 0
     _, _, log = killed(launch, tmp_path)
     log.write_bytes(b"\xff" * log.stat().st_size)
     after = launch()
@@ -199,7 +175,7 @@ def test_a_log_that_is_lost_as_a_whole_leaves_what_the_file_has(launch: Any, tmp
 # A disk that fails while a server writes to it
 
 
-def test_a_disk_that_becomes_read_only_is_told_and_costs_nothing_that_was_acknowledged(
+def test_a_disk_that_becomes_read_only_is_reported_and_loses_nothing_acknowledged(
     launch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "failing"

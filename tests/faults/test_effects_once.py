@@ -48,7 +48,7 @@ def wait_for(disk: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("skill", ["work", "work_in_thread", "talk"])
-def test_what_a_kill_caught_before_it_was_on_the_disk_happens_once(disk: Any, skill: str) -> None:
+def test_a_message_killed_before_its_commit_runs_once(disk: Any, skill: str) -> None:
     messages = [message(skill, f"n{number}") for number in range(NUMBER)]
     before = disk.launch()
 
@@ -76,7 +76,7 @@ def test_what_a_kill_caught_before_it_was_on_the_disk_happens_once(disk: Any, sk
 
 
 @pytest.mark.parametrize("skill", ["pay", "again"])
-def test_an_effect_that_a_kill_interrupted_is_said_to_be_in_doubt(disk: Any, skill: str) -> None:
+def test_an_effect_that_a_kill_interrupted_is_reported_as_in_doubt(disk: Any, skill: str) -> None:
     before = disk.launch()
     interrupted = message(skill, "n1", ms=2 * slow_disk.SECONDS * 1000)  # it is killed in the middle of the effect
     send(disk, interrupted, returnImmediately=True)

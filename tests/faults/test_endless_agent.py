@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +14,8 @@ import httpx2
 import mcp
 import pytest
 from mcp.client.stdio import StdioServerParameters
+from support import stub_server
+from support.command import DRAGOMAN, clean_environment, dragoman
 from support.server_process import ServerProcess
 
 from dragoman import Client
@@ -25,8 +24,6 @@ from dragoman.clock import SystemClock
 from dragoman.errors import ConfigError, ResponseTooLarge, TaskFailed
 from dragoman.testing import served
 
-SRC = Path(__file__).resolve().parents[2] / "src"
-DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 LIMIT = 1024 * 1024
 # Nothing here sends for ever: who does not stop before this has no limit. Sockets and windows hold a few MB of it.
 END = 48 * LIMIT
@@ -51,17 +48,9 @@ class Endless:
         self.left = threading.Event()
 
     def card(self, url: str) -> Json:
-        interface = {"url": f"{url}/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-        return {
-            "name": "endless",
-            "description": "Does not stop",
-            "version": "1",
-            "supportedInterfaces": [interface],
-            "capabilities": {"streaming": self.streams},
-            "defaultInputModes": ["text/plain"],
-            "defaultOutputModes": ["text/plain"],
-            "skills": [{"id": "go", "name": "go", "description": "goes", "tags": ["x"]}],
-        }
+        skills = [{"id": "go", "name": "go", "description": "goes", "tags": ["x"]}]
+        more: Json = {"description": "Does not stop", "capabilities": {"streaming": self.streams}, "skills": skills}
+        return stub_server.card((f"{url}/", "jsonrpc"), name="endless", **more)
 
     def task(self, *artifacts: Json, state: str = "TASK_STATE_WORKING") -> Json:
         return {"id": "t", "contextId": "c", "status": {"state": state}, "artifacts": list(artifacts)}
@@ -165,11 +154,6 @@ def url(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield url
 
 
-def environment(folder: Path, **more: str) -> dict[str, str]:
-    path = os.environ["PATH"]
-    return {"PATH": path, "HOME": str(folder), "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **more}
-
-
 # -- the client --------------------------------------------------------------------------------------------------------
 
 WAYS = ["append", "replace", "artifacts", "statuses", "comments", "one event", "gzip", "breaks"]
@@ -183,20 +167,14 @@ async def test_a_stream_without_end_is_left_at_the_limit(endless: Endless, url: 
             async for _ in client.stream("go"):
                 pass
     assert (caught.value.limit, caught.value.reason) == (LIMIT, "RESPONSE_TOO_LARGE")
+    assert way != "append" or "raise `limit` of the Client, or `--limits-remote-bytes`" in str(caught.value)
     assert endless.sent < MOST
     assert "CancelTask" not in endless.asked
     if way != "breaks":
         assert await asyncio.to_thread(endless.left.wait, SECONDS)
 
 
-async def test_the_error_names_the_settings_that_allow_more(url: str) -> None:
-    async with asyncio.timeout(SECONDS), Client(url, limit=LIMIT) as client:
-        with pytest.raises(ResponseTooLarge, match=r"raise `limit` of the Client, or `--limits-remote-bytes`"):
-            async for _ in client.stream("go"):
-                pass
-
-
-async def test_who_only_waits_for_the_end_is_not_sent_without_end_either(endless: Endless, url: str) -> None:
+async def test_send_and_subscribe_have_the_same_limit(endless: Endless, url: str) -> None:
     async with asyncio.timeout(SECONDS), Client(url, limit=LIMIT) as client:
         with pytest.raises(ResponseTooLarge):
             await client.send("go")
@@ -274,15 +252,7 @@ async def test_a_copy_of_what_is_known_does_not_count_again(monkeypatch: pytest.
 def test_the_command_line_leaves_a_task_without_end_and_says_how_to_cancel_it(
     endless: Endless, url: str, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [*DRAGOMAN, "send", url, "go", "--limits-remote-bytes", str(LIMIT)],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = dragoman(tmp_path, "send", url, "go", "--limits-remote-bytes", str(LIMIT))
     # What was read is printed, as it came.
     assert done.returncode == 3
     assert set(done.stdout) == {"x", "\n"} and len(done.stdout) <= LIMIT
@@ -295,15 +265,8 @@ def test_the_command_line_leaves_a_task_without_end_and_says_how_to_cancel_it(
 
 def test_a_variable_sets_the_limit_of_the_command_line(endless: Endless, url: str, tmp_path: Path) -> None:
     for value, code in ((str(LIMIT), 3), ("much", 2)):
-        done = subprocess.run(
-            [*DRAGOMAN, "send", url, "go"],
-            cwd=tmp_path,
-            env=environment(tmp_path, DRAGOMAN_LIMITS_REMOTE_BYTES=value),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        environment = clean_environment(tmp_path, DRAGOMAN_LIMITS_REMOTE_BYTES=value)
+        done = dragoman(tmp_path, "send", url, "go", environment=environment)
         assert done.returncode == code, done.stderr
     assert endless.sent < MOST
 
@@ -312,7 +275,9 @@ def test_a_server_in_front_fails_the_task_cancels_the_one_behind_and_stays(
     endless: Endless, url: str, tmp_path: Path
 ) -> None:
     flags = ("--limits-remote-bytes", str(LIMIT))
-    with ServerProcess.serve(tmp_path, "--a2a", url, *flags, store=None, environment=environment(tmp_path)) as server:
+    with ServerProcess.serve(
+        tmp_path, "--a2a", url, *flags, store=None, environment=clean_environment(tmp_path)
+    ) as server:
         with pytest.raises(TaskFailed, match="sends more than 1 MB, the limit of this server"):
             asyncio.run(_called(server.url))
         assert endless.canceled.wait(SECONDS)
@@ -325,12 +290,12 @@ async def _called(url: str) -> None:
         (await client.send("go")).raise_for_state()
 
 
-async def test_an_mcp_host_is_told_that_a_task_brings_too_much(endless: Endless, url: str, tmp_path: Path) -> None:
+async def test_an_mcp_host_receives_an_error_for_a_task_without_end(endless: Endless, url: str, tmp_path: Path) -> None:
     program = StdioServerParameters(
         command=DRAGOMAN[0],
         args=[*DRAGOMAN[1:], "mcp", url, "--limits-remote-bytes", str(LIMIT)],
         cwd=tmp_path,
-        env=environment(tmp_path),
+        env=clean_environment(tmp_path),
     )
     async with asyncio.timeout(SECONDS), mcp.Client(program) as client:
         begun = await client.call_tool("send_streaming_message", {"agent_id": url, "text": "go"})

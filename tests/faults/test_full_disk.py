@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +14,8 @@ from uuid import uuid4
 
 import httpx2
 import pytest
+from support.polling import until
+from support.small_disk import mounts, small_disk
 
 pytestmark = [
     pytest.mark.fault,
@@ -37,20 +36,12 @@ class Disk(NamedTuple):
     free: Callable[[int], None]
 
 
-def _mount(folder: Path, size: str = "4m") -> bool:
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
-    try:
-        return subprocess.run(command, capture_output=True, timeout=SECONDS, check=False).returncode == 0
-    except OSError:
-        return False
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Generator[Disk]:
     """A disk of 4 MB, with a ballast on it; where mounting is not permitted, a limit to the size of files."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    if not _mount(folder):
+    if not mounts("-t", "tmpfs", "-o", "size=4m", "none", str(folder)):
         yield _limited(folder)
         return
     ballast = folder / "ballast"
@@ -70,15 +61,6 @@ def starting(launch: Any, disk: Disk) -> Any:
     server = launch("--store", f"sqlite:///{disk.folder / 'tasks.db'}")
     disk.limit(server.pid)
     return server
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """Ask until the answer is yes, for a bounded time."""
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-    raise AssertionError("it did not happen")
 
 
 def fill(server: Any) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
@@ -103,7 +85,7 @@ def is_ready(server: Any) -> bool:
     return answer.status_code == 200
 
 
-def test_a_full_disk_is_told_clearly_and_costs_nothing_that_was_acknowledged(launch: Any, disk: Disk) -> None:
+def test_a_full_disk_is_reported_and_loses_nothing_acknowledged(launch: Any, disk: Disk) -> None:
     server = starting(launch, disk)
     with server.stream("SendStreamingMessage", server.params("hang")) as events:
         seen = list(islice(events, 7))
@@ -149,24 +131,16 @@ def test_a_full_disk_is_told_clearly_and_costs_nothing_that_was_acknowledged(lau
 
 
 def test_a_full_disk_is_not_ready_even_while_the_log_has_room(launch: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if not _mount(folder, "24m"):
-        pytest.skip("mounting is not permitted here, and only a disk can be full of other files")
-    try:
-        server = launch("--store", f"sqlite:///{folder / 'tasks.db'}")
+    with small_disk(tmp_path / "disk", "24m") as small:
+        server = launch("--store", f"sqlite:///{small.folder / 'tasks.db'}")
         for _ in range(10):  # until the log has been taken into the file, and is written again from its beginning
             server.send("echo", "x" * 200_000)
         assert is_ready(server)
-        with suppress(OSError), (folder / "filler").open("wb", buffering=0) as filler:
-            while filler.write(b"\0" * 4096):
-                pass
+        small.fill()
         answer = httpx2.get(f"{server.url}/readyz", timeout=SECONDS)
         assert (answer.status_code, answer.json()["reason"]) == (503, "the disk of the store is full: make room")
-        (folder / "filler").unlink()
+        small.free()
         assert is_ready(server)
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], timeout=SECONDS, check=True)
 
 
 def test_tasks_that_were_running_are_failed_once_there_is_room(launch: Any, disk: Disk) -> None:
@@ -195,14 +169,11 @@ def test_tasks_that_were_running_are_failed_once_there_is_room(launch: Any, disk
     assert "Traceback" not in "".join(server.output)
 
 
-def test_a_server_that_finds_no_room_to_begin_with_says_so(launch: Any, disk: Disk) -> None:
-    if not os.path.ismount(disk.folder):
-        pytest.skip("mounting is not permitted here, and the limit is for a process that runs")
-    with suppress(OSError), (disk.folder / "filler").open("wb", buffering=0) as filler:
-        while filler.write(b"\0" * 4096):
-            pass
-    server = launch("--store", f"sqlite:///{disk.folder / 'tasks.db'}", ready=False)
-    assert server.wait() == 2
+def test_a_server_that_finds_no_room_to_begin_with_says_so(launch: Any, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "4m") as small:
+        small.fill()
+        server = launch("--store", f"sqlite:///{small.folder / 'tasks.db'}", ready=False)
+        assert server.wait() == 2
     output = "".join(server.output)
     assert "tasks.db cannot be opened: " in output
     assert "full" in output or "No space left on device" in output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -16,8 +16,6 @@ from dragoman import Client, State, Task
 
 pytestmark = pytest.mark.fault
 
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 30
 HALVES = [f"{number} " for number in range(28)]
 
 
@@ -54,10 +52,8 @@ async def read(events: Any, text: str) -> list[Any]:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 async def test_a_task_that_runs_when_the_front_ends_is_taken_up_where_it_is(
-    front: Any, behind: Any, tmp_path: Path, how: signal.Signals
+    front: Any, behind: Any, pipe: Path, how: signal.Signals
 ) -> None:
-    pipe = tmp_path / "go-on"
-    os.mkfifo(pipe)
     first = front(behind.url, "--drain", "0")
     async with Client(first.url) as client:
         stream = client.stream(tool="halves", arguments={"pipe": pipe.name})
@@ -67,7 +63,7 @@ async def test_a_task_that_runs_when_the_front_ends_is_taken_up_where_it_is(
     second = front(behind.url)
     async with Client(second.url) as client:
         assert (await client.get_task(task)).state is State.WORKING
-        pipe.write_text("go on")
+        await asyncio.to_thread(pipe.write_text, "go on")
         rest = [event async for event in client.subscribe(task, after=seen[-1].id)]
         ended = await client.get_task(task)
     # Numbered without a gap over both processes, and every word once.
@@ -75,65 +71,6 @@ async def test_a_task_that_runs_when_the_front_ends_is_taken_up_where_it_is(
     assert [event.text for event in (*seen, *rest) if event.text][:14] == HALVES[:14]
     assert "".join(event.text for event in (*seen, *rest)) == ended.text == "".join(HALVES)
     assert (ended.state, len(ended.artifacts)) == (State.COMPLETED, 1)
-
-
-async def test_what_is_said_behind_while_nobody_is_in_front_is_not_lost(
-    front: Any, behind: Any, tmp_path: Path
-) -> None:
-    pipe = tmp_path / "go-on"
-    os.mkfifo(pipe)
-    first = front(behind.url)
-    async with Client(first.url) as client, Client(behind.url) as direct:
-        stream = client.stream(tool="halves", arguments={"pipe": pipe.name})
-        seen = await read(stream, HALVES[6])
-        first.kill()
-        pipe.write_text("go on")
-        [theirs] = [each async for each in direct.list_tasks()]
-        assert (await direct.wait(theirs)).state is State.COMPLETED
-    second = front(behind.url)
-    async with Client(second.url) as client:
-        rest = [event async for event in client.subscribe(stream.task, after=seen[-1].id)]
-        ended = await client.get_task(stream.task)
-    assert "".join(event.text for event in (*seen, *rest)) == ended.text == "".join(HALVES)
-    assert [event.id for event in (*seen, *rest)] == list(range(1, len(seen) + len(rest) + 1))
-
-
-async def test_tasks_at_rest_are_read_and_answered_after_a_kill(front: Any, behind: Any) -> None:
-    first = front(behind.url)
-    async with Client(first.url) as client:
-        ended = await client.send(tool="echo", arguments={"text": "hello"})
-        asked = await client.send(tool="plan", arguments={"city": "Faro"})
-        assert asked.question == "How many days?"
-        first.kill()
-    second = front(behind.url)
-    async with Client(second.url) as client:
-        assert await client.get_task(ended) == ended
-        assert await client.get_task(asked) == asked
-        answered = await client.send("3", task=asked)
-        assert (answered.state, answered.text) == (State.COMPLETED, "Faro: 3 days")
-
-
-async def test_an_agent_behind_that_has_forgotten_its_tasks_fails_them_with_a_plain_reason(
-    front: Any, behind: Any, launch: Any
-) -> None:
-    first = front(behind.url)
-    async with Client(first.url) as client:
-        asked = await client.send(tool="plan")
-        stream = client.stream(tool="hang", arguments={"words": 3})
-        await read(stream, "2 ")
-        first.kill()
-    behind.kill()
-    again = launch("--store", "memory:", "--port", behind.url.rpartition(":")[2])
-    assert again.url == behind.url
-    second = front(again.url)
-    async with Client(second.url) as client:
-        lost = await client.wait(stream.task)
-        reason = "the agent behind this one does not know the task any more"
-        assert (lost.state, lost.error, lost.text) == (State.FAILED, reason, "0 1 2 ")
-        answered = await client.send("3", task=asked)
-        assert (answered.state, answered.error) == (State.FAILED, reason)
-        # And the next works again.
-        assert (await client.send(tool="echo", arguments={"text": "hello"})).text == "hello"
 
 
 async def test_an_agent_behind_that_dies_fails_its_task_and_serves_again_when_it_is_back(

@@ -8,19 +8,15 @@ from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx2
 import pytest
+from faults.conftest import text_of
 
 pytestmark = pytest.mark.fault
 
 COMPLETED, FAILED = "TASK_STATE_COMPLETED", "TASK_STATE_FAILED"
 WORKING, WAITING = "TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"
-
-
-def text_of(task: dict[str, Any]) -> str:
-    return "".join(part.get("text", "") for artifact in task["artifacts"] for part in artifact["parts"])
 
 
 def read_until(events: Any, number: int) -> list[Any]:
@@ -39,7 +35,7 @@ def rest_is_lost(events: Any) -> list[Any]:
 # In the middle of a stream
 
 
-def test_whatever_a_reader_saw_of_a_torrent_is_still_there(launch: Any) -> None:
+def test_every_event_that_a_reader_saw_is_still_there(launch: Any) -> None:
     before = launch()
     with before.stream("SendStreamingMessage", before.params("pour")) as events:
         seen = read_until(events, 2000)
@@ -119,18 +115,6 @@ def test_tasks_that_had_not_begun_run_in_the_next_process(launch: Any) -> None:
         assert states == ["TASK_STATE_SUBMITTED", WORKING, COMPLETED]
 
 
-def test_a_message_that_is_sent_again_after_the_kill_runs_nothing_twice(launch: Any) -> None:
-    before = launch()
-    params = before.params("echo", "hello", message_id=str(uuid4()))
-    first = before.rpc("SendMessage", params)["result"]["task"]
-    before.kill()
-    after = launch()
-    answer = after.post("SendMessage", params, **{"A2A-Version": "1.0"})
-    assert answer.json()["result"]["task"] == first
-    assert answer.headers["idempotent-replayed"] == "true"
-    assert len(after.rpc("ListTasks", {})["result"]["tasks"]) == 1
-
-
 # Again and again
 
 
@@ -152,8 +136,7 @@ def test_a_file_stays_whole_however_often_its_server_is_killed(launch: Any, tmp_
         if state == FAILED:
             numbers = [event.id for event in server.follow(task_id, 0)]
             assert numbers == list(range(1, len(numbers) + 1))
-    server.stop()
-    assert server.wait() == 0
+    assert server.end() == 0
     with closing(sqlite3.connect(tmp_path / "tasks.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 

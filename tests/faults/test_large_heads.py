@@ -8,36 +8,16 @@ import socket
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
+from faults.raw_requests import CHUNKED, HEAD, answer_of, body_of, connected, request_of, until_closed
 
 pytestmark = pytest.mark.fault
 
-SECONDS = 30
 LIMIT = 65_536
 # What fits into the buffers of both ends of a connection that nobody reads any more.
 IN_FLIGHT = 20_000_000
-HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n"
-CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 ANSWER = re.compile(rb"HTTP/1\.1 (\d+)")
-
-
-def connected(server: Any) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=SECONDS)
-
-
-def until_closed(connection: socket.socket) -> bytes:
-    """Everything the server says until it closes the connection."""
-    received = b""
-    while True:
-        try:
-            chunk = connection.recv(65536)
-        except ConnectionError:
-            return received
-        if not chunk:
-            return received
-        received += chunk
 
 
 def poured(connection: socket.socket, pieces: Iterator[bytes]) -> bytes:
@@ -51,33 +31,6 @@ def poured(connection: socket.socket, pieces: Iterator[bytes]) -> bytes:
     except ConnectionError:
         pass
     return until_closed(connection)
-
-
-def answered(connection: socket.socket) -> bytes:
-    """The head of one answer with a length."""
-    return whole_answer(connection)[0]
-
-
-def whole_answer(connection: socket.socket) -> tuple[bytes, bytes]:
-    """The head and the body of one answer with a length."""
-    received = b""
-    while b"\r\n\r\n" not in received:
-        received += connection.recv(65536)
-    head, _, body = received.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-    while len(body) < length:
-        body += connection.recv(65536)
-    return head, body
-
-
-def body_of(server: Any, text: str = "hello") -> bytes:
-    rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": server.params("echo", text)}
-    return json.dumps(rpc).encode()
-
-
-def request_of(server: Any, more: bytes = b"") -> bytes:
-    body = body_of(server)
-    return HEAD + more + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 @pytest.fixture
@@ -98,7 +51,7 @@ def test_an_offer_to_upgrade_is_ignored_and_its_request_answered(server: Any, sp
         for _ in range(2):  # the connection is kept
             for piece in (request,) if at is None else (request[:at], request[at:]):
                 connection.sendall(piece)
-            assert b'"task"' in whole_answer(connection)[1]
+            assert b'"task"' in answer_of(connection)[1]
 
 
 def test_requests_that_offer_an_upgrade_may_follow_each_other(server: Any) -> None:
@@ -149,7 +102,7 @@ def test_a_head_just_below_the_limit_is_read_however_many_pieces_it_comes_in(ser
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for start in range(0, len(request), 250):
             connection.sendall(request[start : start + 250])
-        assert answered(connection).startswith(b"HTTP/1.1 200 ")
+        assert answer_of(connection)[0].startswith(b"HTTP/1.1 200 ")
 
 
 def test_the_limit_is_a_setting_and_counts_for_each_request_of_a_connection_anew(launch: Callable[..., Any]) -> None:
@@ -158,7 +111,7 @@ def test_the_limit_is_a_setting_and_counts_for_each_request_of_a_connection_anew
     with connected(server) as connection:
         for _ in range(3):
             connection.sendall(request)
-            assert answered(connection).startswith(b"HTTP/1.1 200 ")
+            assert answer_of(connection)[0].startswith(b"HTTP/1.1 200 ")
         connection.sendall(request.replace(b"X-Long: ", b"X-Long: " + b"x" * 500))
         assert until_closed(connection).startswith(b"HTTP/1.1 431 ")
 

@@ -116,7 +116,7 @@ def test_a_caller_has_its_share_and_the_server_its_limit(small: Any) -> None:
     assert begin(small, EVE, LARGE).status == 200
 
 
-def test_rest_callers_are_told_the_same(small: Any) -> None:
+def test_rest_callers_get_the_same_refusal(small: Any) -> None:
     begin(small, ANN, LARGE)
     begin(small, BOB, LARGE)
     connection = connected(small, EVE)

@@ -69,9 +69,7 @@ async def watched(server: Any) -> AsyncIterator[list[float]]:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("how", ["no_json", "no_text", "nested", "leaves_a_child", "babbles_on_stderr"])
-async def test_what_a_program_says_besides_its_lines_does_not_hide_its_answer(
-    server: Any, profile: str, how: str
-) -> None:
+async def test_other_output_of_a_program_does_not_hide_its_answer(server: Any, profile: str, how: str) -> None:
     task = await run(server, profile, how)
     assert (task.state, task.text.endswith("fine")) == (State.COMPLETED, True)
 
@@ -109,7 +107,7 @@ async def test_a_program_that_breaks_off_fails_with_its_code_and_last_words(serv
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-async def test_an_error_without_end_is_told_in_short(server: Any, profile: str) -> None:
+async def test_a_very_long_error_is_shortened(server: Any, profile: str) -> None:
     task = await run(server, profile, "long_problem")
     assert task.state is State.FAILED
     assert len(task.error) < 10_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,6 @@ pytestmark = [pytest.mark.fault, pytest.mark.skipif(sys.platform != "linux", rea
 
 
 INTERRUPTED = "interrupted by a restart"
-
-
-@pytest.fixture
-def leash(tmp_path: Path) -> Iterator[Any]:
-    leash = at.Leash(tmp_path)
-    yield leash
-    leash.close()
 
 
 async def test_none_of_fifty_programs_outlives_a_server_that_is_killed(tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 pytestmark = pytest.mark.fault
@@ -16,15 +14,6 @@ COMPLETED, FAILED = "TASK_STATE_COMPLETED", "TASK_STATE_FAILED"
 # The task, its status, 28 words, the end.
 EVENTS = 31
 HALF = 16
-UNSUPPORTED = -32004
-
-
-@pytest.fixture
-def pipe(tmp_path: Path) -> Path:
-    """What the runs of the skill `halves` wait for in the middle."""
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    return path
 
 
 def numbers(events: list[Any]) -> list[int]:
@@ -62,40 +51,6 @@ def test_a_stream_cut_anywhere_goes_on_while_its_task_runs(launch: Any, pipe: Pa
                 pipe.write_text("go on")
             seen += events
         assert is_whole(seen), f"cut after {cut} events: {numbers(seen)}"
-
-
-def test_a_stream_cut_after_every_single_event_is_whole_in_the_end(launch: Any, pipe: Path) -> None:
-    server = launch()
-    with server.stream("SendStreamingMessage", server.params("halves", pipe.name)) as events:
-        seen = list(islice(events, 1))
-    task_id = seen[0].result["task"]["id"]
-    while len(seen) < EVENTS:
-        if len(seen) == HALF:
-            pipe.write_text("go on")
-        with subscribe(server, task_id, seen[-1].id) as events:
-            seen += islice(events, 1)
-    assert is_whole(seen)
-
-
-def test_an_ended_task_is_read_from_any_event_on(launch: Any) -> None:
-    server = launch()
-    with server.stream("SendStreamingMessage", server.params("chatter", parts=[{"data": {"words": 28}}])) as events:
-        seen = list(events)
-    assert numbers(seen) == list(range(1, EVENTS + 1))
-    task_id = seen[0].result["task"]["id"]
-    for cut in range(EVENTS):
-        assert server.follow(task_id, cut) == seen[cut:]
-        assert _over_rest(server, task_id, cut) == numbers(seen[cut:])
-    # Nothing is left, and what never was cannot be gone on from.
-    for cut in (EVENTS, EVENTS + 1):
-        answer = server.post("SubscribeToTask", {"id": task_id}, **{"A2A-Version": "1.0", "Last-Event-ID": str(cut)})
-        assert answer.json()["error"]["code"] == UNSUPPORTED
-
-
-def _over_rest(server: Any, task_id: str, after: int) -> list[int]:
-    headers = {"A2A-Version": "1.0", "Last-Event-ID": str(after)}
-    answer = httpx2.post(f"{server.url}/tasks/{task_id}:subscribe", headers=headers, timeout=30)
-    return [int(line.removeprefix("id: ")) for line in answer.text.splitlines() if line.startswith("id: ")]
 
 
 def test_a_stream_cut_anywhere_goes_on_after_a_kill_and_a_restart(launch: Any, pipe: Path) -> None:

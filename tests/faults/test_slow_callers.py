@@ -10,32 +10,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
+from faults.raw_requests import CHUNKED, HEAD, SECONDS, answer_of, connected, request_of, until_closed
 
 pytestmark = pytest.mark.fault
 
-SECONDS = 30
 TIMEOUT = 1.0
-HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n"
-
-
-def connected(server: Any) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=SECONDS)
-
-
-def until_closed(connection: socket.socket) -> bytes:
-    """Everything the server says until it closes the connection."""
-    received = b""
-    while True:
-        try:
-            chunk = connection.recv(65536)
-        except ConnectionError:
-            return received
-        if not chunk:
-            return received
-        received += chunk
+REST_HEAD = HEAD.replace(b"POST / ", b"POST /message:send ")
 
 
 def trickled(connection: socket.socket, next_byte: Callable[[int], bytes]) -> bytes:
@@ -54,24 +36,6 @@ def trickled(connection: socket.socket, next_byte: Callable[[int], bytes]) -> by
             return received
         received += chunk
     raise AssertionError("the server waits for ever")
-
-
-def request_of(server: Any, text: str = "hello", **headers: str) -> bytes:
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": server.params("echo", text)})
-    more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return HEAD + f"{more}Content-Length: {len(body)}\r\n\r\n{body}".encode()
-
-
-def answered(connection: socket.socket) -> bytes:
-    """One answer with a length."""
-    received = b""
-    while b"\r\n\r\n" not in received:
-        received += connection.recv(65536)
-    head, _, body = received.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-    while len(body) < length:
-        body += connection.recv(65536)
-    return head + b"\r\n\r\n" + body
 
 
 @pytest.fixture
@@ -93,27 +57,22 @@ def test_a_body_that_never_comes_is_answered_and_its_connection_closed(server: A
     assert server.send("echo", "hello")["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-@pytest.mark.parametrize("rest", [False, True], ids=["jsonrpc", "rest"])
-def test_a_body_that_trickles_is_given_up_although_it_never_stands_still(server: Any, rest: bool) -> None:
-    head = HEAD.replace(b"POST / ", b"POST /message:send ") if rest else HEAD
+TRICKLES: dict[str, tuple[bytes, Callable[[int], bytes]]] = {
+    "body": (HEAD + b"Content-Length: 100000\r\n\r\n", lambda _: b"x"),
+    "body over REST": (REST_HEAD + b"Content-Length: 100000\r\n\r\n", lambda _: b"x"),
+    "chunks": (CHUNKED, lambda _: b"1\r\nx\r\n"),
+    "headers": (HEAD, lambda number: b"X-%d: y\r\n" % number),
+}
+
+
+@pytest.mark.parametrize("kind", TRICKLES)
+def test_a_request_that_trickles_without_end_is_given_up(server: Any, kind: str) -> None:
+    start, next_byte = TRICKLES[kind]
     with connected(server) as connection:
-        connection.sendall(head + b"Content-Length: 100000\r\n\r\n")
-        received = trickled(connection, lambda _: b"x")
+        connection.sendall(start)
+        received = trickled(connection, next_byte)
     assert received.startswith(b"HTTP/1.1 408 ")
-    assert b'"limit":"request_timeout"' in received
-
-
-def test_chunks_that_never_end_are_given_up(server: Any) -> None:
-    with connected(server) as connection:
-        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-        assert trickled(connection, lambda _: b"1\r\nx\r\n").startswith(b"HTTP/1.1 408 ")
-
-
-def test_headers_that_trickle_are_given_up(server: Any) -> None:
-    with connected(server) as connection:
-        connection.sendall(HEAD)
-        received = trickled(connection, lambda number: b"X-%d: y\r\n" % number)
-    assert received.startswith(b"HTTP/1.1 408 ")
+    assert b'"limit":"request_timeout"' in received or "body" not in kind
 
 
 def test_a_connection_that_says_nothing_is_closed(server: Any) -> None:
@@ -124,7 +83,7 @@ def test_a_connection_that_says_nothing_is_closed(server: Any) -> None:
 def test_a_second_request_that_trickles_is_given_up_too(server: Any) -> None:
     with connected(server) as connection:
         connection.sendall(request_of(server))
-        assert answered(connection).startswith(b"HTTP/1.1 200 ")
+        assert answer_of(connection)[0].startswith(b"HTTP/1.1 200 ")
         received = trickled(connection, lambda number: HEAD[number % len(HEAD) : number % len(HEAD) + 1])
     assert received.startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 400 "))
 
@@ -132,16 +91,16 @@ def test_a_second_request_that_trickles_is_given_up_too(server: Any) -> None:
 def test_the_rest_of_a_body_that_was_refused_is_not_taken_for_ever(server: Any) -> None:
     with connected(server) as connection:
         connection.sendall(HEAD + b"Content-Length: 100000000\r\n\r\n")
-        assert answered(connection).startswith(b"HTTP/1.1 413 ")
+        assert answer_of(connection)[0].startswith(b"HTTP/1.1 413 ")
         trickled(connection, lambda _: b"x")
 
 
 def test_chunks_that_become_too_much_are_refused_in_the_middle(server: Any) -> None:
     with connected(server) as connection:
-        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(CHUNKED)
         for _ in range(4):
             connection.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
-        assert answered(connection).startswith(b"HTTP/1.1 413 ")
+        assert answer_of(connection)[0].startswith(b"HTTP/1.1 413 ")
     assert server.send("echo", "hello")["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
@@ -178,7 +137,7 @@ def test_hundreds_of_slow_callers_leave_nothing_behind(server: Any) -> None:
     assert "Traceback" not in "".join(server.output)
 
 
-def test_who_works_or_reads_is_not_taken_for_slow(server: Any) -> None:
+def test_running_tasks_and_readers_are_not_taken_for_slow(server: Any) -> None:
     with server.stream("SendStreamingMessage", server.params("hang")) as events:
         task_id = next(events).result["task"]["id"]
         with connected(server) as idle:

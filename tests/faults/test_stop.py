@@ -87,8 +87,7 @@ def test_stopping_without_patience_ends_at_once_and_the_next_server_says_what_ha
 def test_a_server_that_stopped_properly_leaves_one_whole_file(launch: Any, tmp_path: Path) -> None:
     server = launch()
     task = server.send("echo", "hello")
-    server.stop()
-    assert server.wait() == 0
+    assert server.end() == 0
     assert not (tmp_path / "tasks.db-wal").exists()
     assert launch().get(task["id"]) == task
 
@@ -127,8 +126,7 @@ def test_code_that_goes_on_for_ever_does_not_keep_a_stopped_server_alive(
     monkeypatch.setenv("FAULT_SHORT_STOP", "1")
     server = launch("--drain", "0")
     task_id = _begin(server, skill)
-    server.stop(number)
-    assert server.wait() == (130 if number == signal.SIGINT else 0)
+    assert server.end(number) == (130 if number == signal.SIGINT else 0)
     assert "Traceback" not in "".join(server.output)
     assert _interrupted(launch(), task_id)
 
@@ -148,8 +146,7 @@ def test_code_that_blocks_the_event_loop_does_not_keep_a_stopped_server_alive(
     task_id = _begin(server, "block_loop", how)
     (tmp_path / "go").write_text("now")
     assert (tmp_path / "blocked").read_text() == "now"
-    server.stop(number)
-    assert server.wait() == code
+    assert server.end(number) == code
     assert "Traceback" not in "".join(server.output)
     assert _interrupted(launch(), task_id)
 
@@ -176,5 +173,4 @@ def test_a_skill_that_wants_to_end_the_program_ends_its_task_only(launch: Any, h
     task = server.send("leave", how)
     assert task["status"]["message"]["parts"][0]["text"].startswith("execution failed: Internal error, reference ")
     assert server.send("echo", "still here")["status"]["state"] == COMPLETED
-    server.stop()
-    assert server.wait() == 0
+    assert server.end() == 0

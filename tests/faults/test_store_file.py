@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -14,6 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from support.command import dragoman, inherited_environment
 
 from dragoman.stores.sqlite.file import FileLock
 
@@ -105,7 +104,7 @@ def test_a_server_whose_lock_another_one_took_writes_nothing_more(launch: Any, t
     assert server.get(task["id"]) == task
 
 
-def test_what_a_killed_server_wrote_is_found_by_the_other_name_of_its_file(launch: Any, tmp_path: Path) -> None:
+def test_writes_of_a_killed_server_are_found_by_the_other_name_of_its_file(launch: Any, tmp_path: Path) -> None:
     before = launch()
     tasks = [before.send("echo", str(number)) for number in range(5)]
     before.kill()
@@ -116,8 +115,7 @@ def test_what_a_killed_server_wrote_is_found_by_the_other_name_of_its_file(launc
     after.kill()
     again = launch()
     assert [again.get(task["id"]) for task in tasks] == tasks
-    again.stop()
-    assert again.wait() == 0
+    assert again.end() == 0
     assert is_whole(tmp_path / "tasks.db")
 
 
@@ -129,23 +127,14 @@ def test_other_programs_write_beside_the_server_by_every_name(
     task = server.send("echo", "before")
     store = f"sqlite:///{name(tmp_path)}"
     for command in (["users", "add", "ada", "--no-password", "--store", store], ["push", "retry", "--store", store]):
-        done = subprocess.run(
-            [sys.executable, "-m", "dragoman.cli.main", *command],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        done = dragoman(tmp_path, *command, environment=inherited_environment())
         assert done.returncode == 0, done.stderr
     assert not [file.name for file in tmp_path.glob("link.db?*")]  # neither a lock nor a log of its own
     later = server.send("echo", "after")
     server.kill()
     after = launch()
     assert [after.get(one["id"]) for one in (task, later)] == [task, later]
-    after.stop()
-    assert after.wait() == 0
+    assert after.end() == 0
     assert is_whole(tmp_path / "tasks.db")
     with closing(sqlite3.connect(tmp_path / "tasks.db")) as connection:
         assert connection.execute("SELECT name FROM users").fetchall() == [("ada",)]
@@ -230,7 +219,7 @@ def test_a_file_that_was_moved_has_everything_that_was_acknowledged(launch: Any,
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
-def test_what_a_deleted_log_had_is_in_the_file_and_no_more_is_acknowledged(
+def test_writes_of_a_deleted_log_are_in_the_file_and_no_more_are_acknowledged(
     launch: Any, tmp_path: Path, suffix: str
 ) -> None:
     server = launch()

@@ -9,7 +9,7 @@ import msgspec
 import pydantic
 import pytest
 
-from dragoman import Agent, Part
+from dragoman import Part
 from dragoman.engine.call import CallContext
 from dragoman.model.state import State
 
@@ -32,12 +32,6 @@ class Trip(msgspec.Struct):
 class Model(pydantic.BaseModel):
     city: str
     days: int = pydantic.Field(ge=1)
-
-
-def agent_of(function: Any) -> Agent:
-    agent = Agent("test")
-    agent.skill(id="f")(function)
-    return agent
 
 
 def data(**arguments: Any) -> tuple[Part, ...]:
@@ -69,25 +63,25 @@ def data(**arguments: Any) -> tuple[Part, ...]:
     ],
     ids=str,
 )
-async def test_arguments_arrive_as_the_type_they_have(start: Any, wanted: Any, given: Any, received: Any) -> None:
+async def test_arguments_arrive_as_the_type_they_have(start_skill: Any, wanted: Any, given: Any, received: Any) -> None:
     got: list[Any] = []
 
     async def f(value: Any) -> None:
         got.append(value)
 
     f.__annotations__["value"] = wanted
-    engine = await start(agent_of(f))
+    engine = await start_skill(f)
     task = await engine.send(None, parts=data(value=given))
     assert task.state is State.COMPLETED, task.status
     assert got == [received]
     assert type(got[0]) is type(received)
 
 
-async def test_defaults_stay_when_nothing_is_said(start: Any) -> None:
+async def test_missing_arguments_have_their_defaults(start_skill: Any) -> None:
     async def f(a: int, b: int = 2, c: int | None = None) -> list[Any]:
         return [a, b, c]
 
-    engine = await start(agent_of(f))
+    engine = await start_skill(f)
     assert (await engine.send(None, parts=data(a=1))).data == [1, 2, None]
     assert (await engine.send(None, parts=data(a=1, c=3))).data == [1, 2, 3]
 
@@ -95,22 +89,22 @@ async def test_defaults_stay_when_nothing_is_said(start: Any) -> None:
 # Text
 
 
-async def test_text_fills_the_only_string_that_is_empty(start: Any) -> None:
+async def test_text_fills_the_only_string_that_is_empty(start_skill: Any) -> None:
     async def f(city: str, days: int = 1, mood: str = "calm") -> list[Any]:
         return [city, days, mood]
 
-    engine = await start(agent_of(f))
+    engine = await start_skill(f)
     assert (await engine.send("Porto")).data == ["Porto", 1, "calm"]
     assert (await engine.send("Porto", parts=data(days=2))).data == ["Porto", 2, "calm"]
     assert (await engine.send("wild", parts=data(city="Porto"))).data == ["Porto", 1, "wild"]
     assert (await engine.send("ignored", parts=data(city="Porto", mood="gay"))).data == ["Porto", 1, "gay"]
 
 
-async def test_text_fills_nothing_when_two_strings_are_empty(start: Any) -> None:
+async def test_text_fills_nothing_when_two_strings_are_empty(start_skill: Any) -> None:
     async def f(one: str, two: str) -> str:
         return f"{one} {two}"
 
-    engine = await start(agent_of(f))
+    engine = await start_skill(f)
     task = await engine.send("hello")
     assert task.question == "`f` needs `one` (text)."
 
@@ -118,11 +112,11 @@ async def test_text_fills_nothing_when_two_strings_are_empty(start: Any) -> None
 # What is missing or wrong
 
 
-async def test_missing_arguments_are_asked_for_one_by_one_by_name_and_type(start: Any) -> None:
+async def test_missing_arguments_are_asked_for_one_by_one_by_name_and_type(start_skill: Any) -> None:
     async def f(a: int, b: Annotated[float, "in meters"], c: Literal["x", "y"], d: Point, e: bool) -> list[Any]:
         return [a, b, c, d, e]
 
-    engine = await start(agent_of(f))
+    engine = await start_skill(f)
     task = await engine.send(None, parts=data())
     questions = []
     for answer in ("1", "2.5", "y", '{"x": 3}', "yes"):
@@ -138,11 +132,11 @@ async def test_missing_arguments_are_asked_for_one_by_one_by_name_and_type(start
     assert task.data == [1, 2.5, "y", {"x": 3, "y": 0}, True]
 
 
-async def test_a_wrong_argument_is_asked_for_again_saying_what_is_wrong(start: Any) -> None:
+async def test_a_wrong_argument_is_asked_for_again_saying_what_is_wrong(start_skill: Any) -> None:
     async def f(a: int, b: int) -> int:
         return a + b
 
-    engine = await start(agent_of(f))
+    engine = await start_skill(f)
     task = await engine.send(None, parts=data(a="many", b=2))
     assert task.question.startswith("`f` needs `a` (a whole number).")
     assert task.question.endswith("(a whole number). What was sent does not fit.")
@@ -152,11 +146,11 @@ async def test_a_wrong_argument_is_asked_for_again_saying_what_is_wrong(start: A
     assert task.value == 5
 
 
-async def test_an_answer_may_be_data(start: Any) -> None:
+async def test_an_answer_may_be_data(start_skill: Any) -> None:
     async def f(point: Point, n: int) -> list[Any]:
         return [point, n]
 
-    engine = await start(agent_of(f))
+    engine = await start_skill(f)
     task = await engine.send(None, parts=data())
     task = await engine.send(None, parts=data(x=1, y=2), task=task)
     task = await engine.send(None, parts=data(n=5), task=task)  # a form with one field
@@ -166,46 +160,46 @@ async def test_an_answer_may_be_data(start: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "problem"), [({}, "`f` needs `a` (a whole number)."), ({"a": "x"}, "What was sent does not fit.")]
 )
-async def test_a_caller_who_cannot_be_asked_gets_a_failed_task(start: Any, given: Any, problem: str) -> None:
+async def test_a_caller_who_cannot_be_asked_gets_a_failed_task(start_skill: Any, given: Any, problem: str) -> None:
     async def f(a: int) -> int:
         return a
 
-    engine = await start(agent_of(f))
+    engine = await start_skill(f)
     task = await engine.send(None, parts=data(**given), call=CallContext(asks=False))
     assert task.state is State.FAILED
     assert problem in task.error
 
 
-async def test_an_unknown_argument_fails_naming_what_there_is(start: Any) -> None:
+async def test_an_unknown_argument_fails_naming_what_there_is(start_skill: Any) -> None:
     async def f(a: int, b: int = 0) -> int:
         return a
 
-    engine = await start(agent_of(f))
+    engine = await start_skill(f)
     task = await engine.send(None, parts=data(a=1, c=2))
     assert task.error == "`f` has no argument `c`: it takes a, b"
 
     async def none() -> None: ...
 
-    engine = await start(agent_of(none))
-    assert (await engine.send(None, parts=data(c=2))).error == "`f` has no argument `c`: it takes no arguments"
+    engine = await start_skill(none)
+    assert (await engine.send(None, parts=data(c=2))).error == "`none` has no argument `c`: it takes no arguments"
 
 
-async def test_a_pydantic_model_says_what_is_wrong_with_it(start: Any) -> None:
+async def test_a_pydantic_model_says_what_is_wrong_with_it(start_skill: Any) -> None:
     async def f(trip: Model) -> Model:
         return trip
 
-    engine = await start(agent_of(f))
+    engine = await start_skill(f)
     task = await engine.send(None, parts=data(trip={"city": "Porto", "days": 0}))
     assert "greater than or equal to 1" in task.question
     task = await engine.send(None, parts=(Part(data={"city": "Porto", "days": 2}),), task=task)
     assert task.data == {"city": "Porto", "days": 2}
 
 
-async def test_limits_of_an_annotation_count(start: Any) -> None:
+async def test_limits_of_an_annotation_count(start_skill: Any) -> None:
     async def f(n: Annotated[int, "how many", msgspec.Meta(ge=1, le=9)]) -> int:
         return n
 
-    engine = await start(agent_of(f))
+    engine = await start_skill(f)
     task = await engine.send(None, parts=data(n=0))
     assert task.state is State.INPUT_REQUIRED
     assert (await engine.send("9", task=task)).value == 9

@@ -14,17 +14,16 @@ from dragoman.model.state import State
 from dragoman.sync import Context as SyncContext
 
 
-async def test_a_task_that_waits_holds_nothing_and_its_function_runs_once_for_each_answer(start: Any) -> None:
-    agent, runs = Agent("test"), []
+async def test_a_task_that_waits_holds_nothing_and_its_function_runs_once_for_each_answer(start_skill: Any) -> None:
+    runs: list[Any] = []
 
-    @agent.skill
     async def trip(ctx: Context, city: str) -> str:
         runs.append(city)
         days = await ctx.ask("How many days?", type=int)
         sure = await ctx.ask("Sure?", type=bool)
         return f"{days} days in {city}, {sure}."
 
-    engine = await start(agent)
+    engine = await start_skill(trip)
     task = await engine.send("Porto")
     await engine.idle()
     assert engine.left() == {}  # no coroutine, no connection and no memory
@@ -40,14 +39,11 @@ async def test_a_task_that_waits_holds_nothing_and_its_function_runs_once_for_ea
 # Answers
 
 
-async def test_an_answer_that_does_not_fit_is_asked_for_again(start: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_an_answer_that_does_not_fit_is_asked_for_again(start_skill: Any) -> None:
     async def plan(ctx: Context) -> int:
         return await ctx.ask("How many days?", type=int)
 
-    engine = await start(agent)
+    engine = await start_skill(plan)
     task = await engine.send("go")
     for wrong in ("many", "3.5", "", "{"):
         task = await engine.send(wrong, task=task)
@@ -55,14 +51,11 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(start: Any) -> Non
     assert (await engine.send(" 4 ", task=task)).value == 4
 
 
-async def test_choices_are_shown_and_kept_to(start: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_choices_are_shown_and_kept_to(start_skill: Any) -> None:
     async def plan(ctx: Context) -> list[Any]:
         return [await ctx.ask("By?", choices=["Train", "Bus"]), await ctx.ask("Class?", type=int, choices=[1, 2])]
 
-    engine = await start(agent)
+    engine = await start_skill(plan)
     task = await engine.send("go")
     assert task.question == "By? (Train, Bus)"
     task = await engine.send("car", task=task)
@@ -73,27 +66,23 @@ async def test_choices_are_shown_and_kept_to(start: Any) -> None:
     assert task.data == ["Train", 2]
 
 
-async def test_the_answer_to_a_plain_question_is_its_text(start: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_the_answer_to_a_plain_question_is_its_text(start_skill: Any) -> None:
     async def plan(ctx: Context) -> str:
         return await ctx.ask("Name?")
 
-    engine = await start(agent)
+    engine = await start_skill(plan)
     task = await engine.send("go")
     assert (await engine.send(" Ada ", task=task)).text == " Ada "
 
 
-async def test_the_function_sees_its_own_message_in_every_run(start: Any) -> None:
-    agent, seen = Agent("test"), []
+async def test_the_function_sees_its_own_message_in_every_run(start_skill: Any) -> None:
+    seen: list[Any] = []
 
-    @agent.skill
     async def plan(ctx: Context, city: str) -> None:
         seen.append((ctx.text, ctx.message.text, city, [message.text for message in ctx.history], ctx.skill))
         await ctx.ask("?")
 
-    engine = await start(agent)
+    engine = await start_skill(plan)
     task = await engine.send("Porto")
     await engine.send("3", task=task)
     assert seen == [
@@ -105,68 +94,61 @@ async def test_the_function_sees_its_own_message_in_every_run(start: Any) -> Non
 # What goes wrong
 
 
-async def test_a_question_that_has_changed_fails_the_task_with_that_reason(start: Any) -> None:
-    agent, runs = Agent("test"), []
+async def test_a_question_that_has_changed_fails_the_task_with_that_reason(start_skill: Any) -> None:
+    runs: list[Any] = []
 
-    @agent.skill
-    async def plan(ctx: Context) -> None:
+    async def plan(ctx: Context) -> Any:
         runs.append(1)
+        yield f"Run {len(runs)} "
         await ctx.ask(f"Question {len(runs)}?")
 
-    engine = await start(agent)
+    engine = await start_skill(plan)
     task = await engine.send("go")
     task = await engine.send("3", task=task)
     assert task.state is State.FAILED
     assert task.error == ("the question has changed since it was answered: it was 'Question 1?', it is 'Question 2?'")
+    assert task.text == "Run 1 "  # what was journaled stands
 
 
-async def test_a_function_that_no_longer_asks_fails_the_task(start: Any) -> None:
-    agent, runs = Agent("test"), []
+async def test_a_function_that_no_longer_asks_fails_the_task(start_skill: Any) -> None:
+    runs: list[Any] = []
 
-    @agent.skill
     async def plan(ctx: Context) -> str:
         runs.append(1)
         if len(runs) == 1:
             await ctx.ask("?")
         return "done"
 
-    engine = await start(agent)
+    engine = await start_skill(plan)
     task = await engine.send("3", task=await engine.send("go"))
     assert task.error == "the function ended before asking what had been answered already"
     assert task.artifacts == ()
 
 
-@pytest.mark.parametrize("kind", ["async", "def"])
-async def test_except_exception_lets_the_pause_pass(start: Any, kind: str) -> None:
-    agent = Agent("test")
-    if kind == "async":
+async def catching_on_loop(ctx: Context) -> str:
+    try:
+        return await ctx.ask("?")
+    except Exception:  # noqa: BLE001
+        return "swallowed"
 
-        @agent.skill
-        async def on_loop(ctx: Context) -> str:
-            try:
-                return await ctx.ask("?")
-            except Exception:  # noqa: BLE001
-                return "swallowed"
-    else:
 
-        @agent.skill
-        def in_thread(ctx: SyncContext) -> str:
-            try:
-                return ctx.ask("?")
-            except Exception:  # noqa: BLE001
-                return "swallowed"
+def catching_in_thread(ctx: SyncContext) -> str:
+    try:
+        return ctx.ask("?")
+    except Exception:  # noqa: BLE001
+        return "swallowed"
 
-    engine = await start(agent)
+
+@pytest.mark.parametrize("skill", [catching_on_loop, catching_in_thread])
+async def test_except_exception_lets_the_pause_pass(start_skill: Any, skill: Any) -> None:
+    engine = await start_skill(skill)
     task = await engine.send("go")
     assert task.state is State.INPUT_REQUIRED
     assert (await engine.send("3", task=task)).text == "3"
 
 
 @pytest.mark.parametrize("then", ["return", "yield", "ask"])
-async def test_a_swallowed_pause_fails_the_task_saying_so(start: Any, then: str) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_a_swallowed_pause_fails_the_task_saying_so(start_skill: Any, then: str) -> None:
     async def plan(ctx: Context) -> Any:
         try:  # noqa: SIM105
             await ctx.ask("?")
@@ -177,54 +159,46 @@ async def test_a_swallowed_pause_fails_the_task_saying_so(start: Any, then: str)
         if then == "ask":
             await ctx.ask("another")
 
-    engine = await start(agent)
+    engine = await start_skill(plan)
     task = await engine.send("go")
     assert task.state is State.FAILED
     assert task.error == "the pause was swallowed: let it pass through `except:`, catch Exception instead"
     assert task.artifacts == ()
 
 
-async def test_a_swallowed_pause_in_a_thread_fails_too(start: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_a_swallowed_pause_in_a_thread_fails_too(start_skill: Any) -> None:
     def plan(ctx: SyncContext) -> str:
         try:
             return ctx.ask("?")
         except BaseException:  # noqa: BLE001
             return "leaked"
 
-    engine = await start(agent)
+    engine = await start_skill(plan)
     task = await engine.send("go")
     assert "the pause was swallowed" in task.error
     assert task.artifacts == ()
 
 
-async def test_a_question_in_a_task_group_pauses_like_any_other(start: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_a_question_in_a_task_group_pauses_like_any_other(start_skill: Any) -> None:
     async def plan(ctx: Context) -> str:
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(ctx.ask("?"))
             group.create_task(asyncio.sleep(0))
         return asking.result()
 
-    @agent.skill
     async def broken(ctx: Context) -> None:
         raise ExceptionGroup("several", [ValueError("one")])
 
-    engine = await start(agent)
+    engine = await start_skill(plan, broken)
     task = await engine.send("go")
     assert task.question == "?"
     assert (await engine.send("3", task=task)).text == "3"
     assert (await engine.send(metadata={"skillId": "broken"})).state is State.FAILED
 
 
-async def test_cleaning_up_around_a_question_works_as_always(start: Any) -> None:
-    agent, log = Agent("test"), []
+async def test_cleaning_up_around_a_question_works_as_always(start_skill: Any) -> None:
+    log: list[Any] = []
 
-    @agent.skill
     async def plan(ctx: Context) -> Any:
         try:
             yield "a"
@@ -234,7 +208,7 @@ async def test_cleaning_up_around_a_question_works_as_always(start: Any) -> None
             log.append("closed")
             await ctx.progress("tidying")
 
-    engine = await start(agent)
+    engine = await start_skill(plan)
     task = await engine.send("go")
     assert task.state is State.INPUT_REQUIRED
     ended = await engine.send("3", task=task)
@@ -245,10 +219,7 @@ async def test_cleaning_up_around_a_question_works_as_always(start: Any) -> None
 # What a re-run sees
 
 
-async def test_progress_and_artifacts_before_the_answer_are_not_repeated(start: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_progress_and_artifacts_before_the_answer_are_not_repeated(start_skill: Any) -> None:
     async def plan(ctx: Context) -> Any:
         await ctx.progress("looking")
         await ctx.artifact({"n": 1}, name="before")
@@ -256,7 +227,7 @@ async def test_progress_and_artifacts_before_the_answer_are_not_repeated(start: 
         await ctx.progress("booking")
         await ctx.artifact({"n": 2}, name="after")
 
-    engine = await start(agent)
+    engine = await start_skill(plan)
     task = await engine.send("go")
     ended = await engine.send("3", task=task)
     assert [artifact.name for artifact in ended.artifacts] == ["before", "after"]
@@ -265,10 +236,9 @@ async def test_progress_and_artifacts_before_the_answer_are_not_repeated(start: 
     assert notes == ["looking", "?", "booking"]
 
 
-async def test_each_run_sees_the_state_as_the_first_run_saw_it_and_the_last_one_saves_it(start: Any) -> None:
-    agent, seen = Agent("test"), []
+async def test_each_run_sees_the_state_as_the_first_run_saw_it_and_the_last_one_saves_it(start_skill: Any) -> None:
+    seen: list[Any] = []
 
-    @agent.skill
     async def count(ctx: Context) -> Any:
         seen.append(dict(ctx.state))
         ctx.state["runs"] = ctx.state.get("runs", 0) + 1
@@ -276,11 +246,10 @@ async def test_each_run_sees_the_state_as_the_first_run_saw_it_and_the_last_one_
         await ctx.ask("two?")
         ctx.state["done"] = True
 
-    @agent.skill
     async def show(ctx: Context) -> dict[str, Any]:
         return ctx.state
 
-    engine = await start(agent)
+    engine = await start_skill(count, show)
     await engine.send(metadata={"skillId": "show"}, context="c")
     task = await engine.send("go", context="c")
     assert (await engine.send(metadata={"skillId": "show"}, context="c")).data == {}  # nothing counts while it waits
@@ -290,23 +259,19 @@ async def test_each_run_sees_the_state_as_the_first_run_saw_it_and_the_last_one_
     assert (await engine.send(metadata={"skillId": "show"}, context="c")).data == {"runs": 1, "done": True}
 
 
-async def test_what_others_did_to_the_state_while_it_waited_is_kept(start: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_changes_of_the_state_by_others_during_a_pause_are_kept(start_skill: Any) -> None:
     async def ask(ctx: Context) -> Any:
         ctx.state["mine"] = "new"
         ctx.state.pop("dropped", None)
         await ctx.ask("?")
 
-    @agent.skill
     async def change(ctx: Context, add: dict[str, Any], drop: list[str]) -> dict[str, Any]:
         ctx.state.update(add)
         for key in drop:
             del ctx.state[key]
         return ctx.state
 
-    engine = await start(agent)
+    engine = await start_skill(ask, change)
 
     async def change_state(add: dict[str, Any], drop: list[str]) -> Any:
         call = {"tool": "change", "arguments": {"add": add, "drop": drop}}
@@ -319,15 +284,14 @@ async def test_what_others_did_to_the_state_while_it_waited_is_kept(start: Any) 
     assert await change_state({}, []) == {"mine": "new", "kept": 2, "added": 2}
 
 
-async def test_effects_kept_by_once_happen_once(start: Any) -> None:
-    agent, paid = Agent("test"), []
+async def test_effects_kept_by_once_happen_once(start_skill: Any) -> None:
+    paid: list[Any] = []
 
-    @agent.skill
     def pay(ctx: SyncContext) -> list[Any]:
         receipt = ctx.once("pay", lambda: paid.append(1) or "receipt")
         return [receipt, ctx.ask("?")]
 
-    engine = await start(agent)
+    engine = await start_skill(pay)
     task = await engine.send("go")
     assert (await engine.send("3", task=task)).data == ["receipt", "3"]
     assert paid == [1]
@@ -336,21 +300,17 @@ async def test_effects_kept_by_once_happen_once(start: Any) -> None:
 # Authorization
 
 
-@pytest.mark.parametrize("kind", ["async", "def"])
-async def test_an_authorization_is_waited_for_and_resumed_from_a_callback(start: Any, kind: str) -> None:
-    agent = Agent("test")
-    if kind == "async":
+async def authorized_on_loop(ctx: Context) -> Any:
+    return [await ctx.ask_auth("Log in", url=link), ctx.user and ctx.user.id]
 
-        @agent.skill
-        async def on_loop(ctx: Context) -> Any:
-            return [await ctx.ask_auth("Log in", url=link), ctx.user and ctx.user.id]
-    else:
 
-        @agent.skill
-        def in_thread(ctx: SyncContext) -> Any:
-            return [ctx.ask_auth("Log in", url=link), ctx.user and ctx.user.id]
+def authorized_in_thread(ctx: SyncContext) -> Any:
+    return [ctx.ask_auth("Log in", url=link), ctx.user and ctx.user.id]
 
-    engine = await start(agent)
+
+@pytest.mark.parametrize("skill", [authorized_on_loop, authorized_in_thread])
+async def test_an_authorization_is_waited_for_and_resumed_from_a_callback(start_skill: Any, skill: Any) -> None:
+    engine = await start_skill(skill)
     me = CallContext(user=User("me"))
     for data, seen in (({"token": "t"}, {"token": "t"}), (None, None), ("text", "text")):
         task = await engine.send("go", call=me)
@@ -365,28 +325,23 @@ async def test_an_authorization_is_waited_for_and_resumed_from_a_callback(start:
 # In threads
 
 
-@pytest.mark.parametrize("generator", [False, True])
-async def test_a_thread_that_lets_stop_iteration_out_fails_its_task(start: Any, generator: bool) -> None:
-    agent = Agent("test")
-    if generator:
+def items() -> Any:
+    yield next(iter(()))
 
-        @agent.skill
-        def items() -> Any:
-            yield next(iter(()))
-    else:
 
-        @agent.skill
-        def item() -> Any:
-            return next(iter(()))
+def item() -> Any:
+    return next(iter(()))
 
-    engine = await start(agent)
+
+@pytest.mark.parametrize("skill", [items, item])
+async def test_a_thread_that_lets_stop_iteration_out_fails_its_task(start_skill: Any, skill: Any) -> None:
+    engine = await start_skill(skill)
     assert (await engine.send("go")).state is State.FAILED
 
 
-async def test_a_thread_has_the_same_words_for_everything(start: Any) -> None:
-    agent, seen = Agent("test"), {}
+async def test_a_thread_has_the_same_words_for_everything(start_skill: Any) -> None:
+    seen: dict[str, Any] = {}
 
-    @agent.skill
     def work(ctx: SyncContext, city: str) -> Any:
         names = "task_id context_id skill user tenant text data metadata cancelled"
         seen.update({name: getattr(ctx, name) for name in names.split()})
@@ -400,7 +355,7 @@ async def test_a_thread_has_the_same_words_for_everything(start: Any) -> None:
             ctx.artifact(object())
         return "done"
 
-    engine = await start(agent)
+    engine = await start_skill(work)
     task = await engine.send("Porto", context="c", call=CallContext(tenant="t"), metadata={"k": 1})
     assert (task.state, task.text) == (State.COMPLETED, "done")
     assert [artifact.artifact_id for artifact in task.artifacts] == ["s", "work-result"]
@@ -422,10 +377,7 @@ async def test_a_thread_has_the_same_words_for_everything(start: Any) -> None:
 # Words in between
 
 
-async def test_messages_taken_before_the_question_are_heard_again_by_the_re_run(start: Any, turns: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_messages_before_the_question_are_received_again_by_the_re_run(start_skill: Any, turns: Any) -> None:
     async def listen(ctx: Context) -> str:
         received = []
         async for message in ctx.messages():
@@ -438,7 +390,7 @@ async def test_messages_taken_before_the_question_are_heard_again_by_the_re_run(
             break
         return f"{received} {answer}"
 
-    engine = await start(agent)
+    engine = await start_skill(listen)
     task = await engine.send("go", wait=False)
     for text in ("one", "two"):
         await engine.send(text, task=task, wait=False)

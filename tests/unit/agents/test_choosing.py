@@ -147,18 +147,14 @@ async def test_a_named_skill_stands_beside_a_low_level_run(start: Any) -> None:
     assert (await engine.send(None, parts=tool("unknown"))).text == "run "  # the run may know it
 
 
-async def test_an_answer_never_changes_the_skill(start: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_an_answer_never_changes_the_skill(start_skill: Any) -> None:
     async def one() -> str:
         return "one"
 
-    @agent.skill
     async def two(ctx: Context) -> str:
         return f"two {await ctx.ask('?')} {ctx.metadata.get('k')}"
 
-    engine = await start(agent)
+    engine = await start_skill(one, two)
     beginnings = (
         {"metadata": {"skillId": "two", "k": 1}},
         {"message_metadata": {"skillId": "two", "k": 1}},

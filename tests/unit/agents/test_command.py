@@ -48,7 +48,7 @@ def test_launchers_and_shells_start_others() -> None:
 
 
 @pytest.mark.parametrize("env", [["=x"], ["KEY VALUE"], ["1A=x"], ["-v"], [""], {"A=B": "x"}, {"": "x"}, {"A\0": "x"}])
-def test_what_is_no_name_of_a_variable_is_told(env: Any) -> None:
+def test_a_name_that_no_variable_can_have_is_refused(env: Any) -> None:
     with pytest.raises(ConfigError, match="is not the name of a variable: write KEY=VALUE, or KEY"):
         environment_of(env)
 

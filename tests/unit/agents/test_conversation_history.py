@@ -16,7 +16,7 @@ def _memory(most: int) -> tuple[ConversationHistory, dict[str, Any]]:
     return ConversationHistory(ctx, "kept", most), ctx.state
 
 
-def test_turns_are_remembered_in_the_order_they_came() -> None:
+def test_turns_are_remembered_in_order() -> None:
     memory, state = _memory(1000)
     assert memory.messages == []
     memory.add(["hi", "hello"])

@@ -70,7 +70,7 @@ async def test_a_file_is_an_argument_like_any_other(client: Client, tmp_path: Pa
     assert await client.call("count", files=[]) == 0
 
 
-async def test_files_of_the_same_name_are_told_apart(client: Client) -> None:
+async def test_files_of_the_same_name_get_different_names(client: Client) -> None:
     other = File(b"other", name="cat.png")
     answer = await client.call("compare", before=PNG, after=other)
     assert answer == "cat.png image/png b'\\x89PNG' | 2-cat.png image/png b'other' | nothing"
@@ -94,18 +94,14 @@ async def test_an_argument_may_be_a_name_a_link_or_a_data_uri(client: Client) ->
     assert await client.call("show", photo="https://example.org/x.png") == "-: None image/png https://example.org/x.png"
 
 
-@pytest.mark.parametrize("options", [{}, {"protocol": "0.3"}, {"transport": "rest"}, {"protocol": "0.1"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"protocol": "0.3"}, {"transport": "rest"}, {"protocol": "0.1"}, {"transport": "grpc"}]
+)
 async def test_it_works_in_every_version_and_binding(options: dict[str, Any]) -> None:
-    with served(gallery()) as url:
+    with served(gallery(), grpc="127.0.0.1:0") as url:
         async with Client(url, **options) as client:
             assert await client.call("show", photo=PNG) == "-: cat.png image/png b'\\x89PNG'"
             assert str(await client.call("count", files=[PNG, TEXT])) == "2"
-
-
-async def test_it_works_over_grpc() -> None:
-    with served(gallery(), grpc="127.0.0.1:0") as url:
-        async with Client(url, transport="grpc") as client:
-            assert await client.call("show", photo=PNG) == "-: cat.png image/png b'\\x89PNG'"
 
 
 # -- what is missing or wrong ------------------------------------------------------------------------------------------

@@ -60,10 +60,7 @@ async def test_after_an_answer_the_newest_message_is_that_answer_also_in_code_th
     assert seen == [["Porto"], ["three", "three"], ["here", "here", "here"]]
 
 
-async def test_a_follow_up_to_a_working_task_is_the_newest_message(start: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_a_follow_up_to_a_working_task_is_the_newest_message(start_skill: Any) -> None:
     async def listen(ctx: Context, text: str) -> list[str]:
         seen = [ctx.latest.text]
         async for _ in ctx.messages():
@@ -71,20 +68,17 @@ async def test_a_follow_up_to_a_working_task_is_the_newest_message(start: Any) -
             return [*seen, ctx.latest.text]
         return seen
 
-    engine = await start(agent)
+    engine = await start_skill(listen)
     task = await engine.send("go", wait=False)
     await engine.send("and this", task=task, wait=False)
     assert (await engine.until_state(task, State.COMPLETED)).data == ["go", "and this"]
 
 
-async def test_in_a_conversation_it_is_the_newest_message_of_this_task(start: Any) -> None:
-    agent = Agent("test")
-
-    @agent.skill
+async def test_in_a_conversation_it_is_the_newest_message_of_this_task(start_skill: Any) -> None:
     async def echo(ctx: Context) -> str:
         return ctx.latest.text
 
-    engine = await start(agent)
+    engine = await start_skill(echo)
     first = await engine.send("one")
     assert (await engine.send("two", context=first.context_id)).text == "two"
 

@@ -76,7 +76,7 @@ def test_an_answer_with_nothing_in_it_is_asked_for_again(text: str) -> None:
     assert _after(again, "this").ask().question == "And this?"
 
 
-def test_what_has_been_answered_before_stays_as_it_was() -> None:
+def test_earlier_answers_are_kept() -> None:
     second = _after(PAUSE, data={"a": True})
     done = _after(second, data={"a": False, "b": 1, "c": True})
     assert (done.open, done.answers) == ((), {"a": True, "b": 1, "c": True})
@@ -94,7 +94,7 @@ def test_data_is_the_answer_and_a_text_beside_it_the_reason_of_a_no() -> None:
     assert _after(PAUSE, "go on", data=True).answers == {"a": True}
 
 
-async def test_what_is_kept_for_a_pause_is_written_once_and_found_again(start: Any, tmp_path: Path) -> None:
+async def test_the_state_of_a_pause_is_written_once_and_found_again(start: Any, tmp_path: Path) -> None:
     large = "x" * 100_000
 
     async def run(ctx: Context) -> AsyncIterator[Any]:
@@ -115,7 +115,7 @@ async def test_what_is_kept_for_a_pause_is_written_once_and_found_again(start: A
     assert (await engine.send("yes", task=task)).text == "True True"
 
 
-async def test_what_is_not_kept_any_more_fails_in_plain_words(start: Any) -> None:
+async def test_a_lost_state_of_a_pause_fails_the_task_in_plain_words(start: Any) -> None:
     async def run(ctx: Context) -> AsyncIterator[Any]:
         yield await load_state(ctx, "nothing")
 

@@ -94,7 +94,7 @@ def test_the_words_of_a_tool_say_what_kind_it_is(tool: str, description: str, ta
 
 
 @given(st.text(), st.text(), st.text())
-def test_whatever_a_tool_is_called_there_is_a_name_and_a_kind(tool: str, description: str, prefix: str) -> None:
+def test_every_tool_has_a_name_and_a_kind(tool: str, description: str, prefix: str) -> None:
     name, tags = humanized(tool, prefix), categories(tool, description)
     assert bool(name) == bool(tool)
     assert 1 <= len(tags) <= 4

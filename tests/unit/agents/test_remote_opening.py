@@ -28,7 +28,7 @@ class Opening:
         self.is_closed = True
 
 
-async def test_who_comes_when_it_has_just_been_opened_gets_the_same_and_all_are_closed() -> None:
+async def test_a_caller_at_the_moment_of_opening_gets_the_same_connection() -> None:
     opened: list[Opening] = []
     late: list[asyncio.Task[Any]] = []
 

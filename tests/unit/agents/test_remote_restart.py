@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.polling import until_async
 
 from dragoman import Agent, Client, Context, State, Task
 from dragoman.errors import CannotConnect, ServerError
@@ -129,12 +130,6 @@ def restart(start: Any, tmp_path: Path) -> Callable[..., Awaitable[Any]]:
     return restart
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - the agent behind lives in another thread
-            await asyncio.sleep(0.001)
-
-
 async def until_text(engine: Any, task: Task, text: str) -> None:
     async with asyncio.timeout(10):
         while (await engine.get(task)).text != text:  # noqa: ASYNC110
@@ -167,13 +162,13 @@ async def test_work_that_goes_on_behind_is_taken_up_where_it_is(
 ) -> None:
     engine = await restart(address, protocol=version)
     task = await engine.send("go", wait=False)
-    await until(behind.halfway.is_set)
+    await until_async(behind.halfway.is_set)
     await until_text(engine, task, "one two ")
     await engine.connection.close()
     assert behind.ended == []  # a server that stops cancels nothing
     if meanwhile:
         behind.go_on.set()
-        await until(lambda: behind.ended)
+        await until_async(lambda: behind.ended)
     engine = await restart(address, protocol=version)
     behind.go_on.set()
     await engine.idle()
@@ -191,36 +186,13 @@ async def test_work_that_goes_on_behind_is_taken_up_where_it_is(
     assert [record.generation for record in records] == list(range(4, len(records) + 4))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_tasks_at_rest_are_read_and_answered_after_a_restart(
-    behind: Behind, address: str, restart: Any, version: str
-) -> None:
-    engine = await restart(address, protocol=version)
-    task = await engine.send("Faro", **tool("trip"))
-    assert task.question == "How many days?"
-    for answer, question in (("3", "Sure?"), ("yes", None)):
-        engine = await restart(address, protocol=version)
-        assert await engine.get(task) == task
-        task = await engine.send(answer, task=task)
-        assert task.question == question
-    assert (task.state, task.artifacts[1].text) == (State.COMPLETED, "Faro: 3 days, yes")
-    engine = await restart(address, protocol=version)
-    assert await engine.get(task) == task
-    # The conversation goes on too.
-    again = await engine.send("Porto", context=task.context_id, **tool("trip"))
-    async with Client(address, protocol=version) as direct:
-        contexts = [each.context_id async for each in direct.list_tasks()] if version[0] == "1" else []
-    assert len(set(contexts)) <= 1
-    assert again.question == "How many days?"
-
-
 async def test_work_that_waited_behind_when_it_was_lost_fails_with_a_plain_reason(
     behind: Behind, address: str, restart: Any
 ) -> None:
     engine = await restart(address)
     working = await engine.send("go", wait=False)
     waiting = await engine.send("Faro", **tool("trip"))
-    await until(behind.halfway.is_set)
+    await until_async(behind.halfway.is_set)
     await engine.connection.close()
     other = Behind()
     with other.served() as elsewhere:
@@ -238,47 +210,31 @@ async def test_work_that_waited_behind_when_it_was_lost_fails_with_a_plain_reaso
         assert (answered.state, answered.error) == (State.FAILED, reason)
 
 
-async def test_an_agent_that_stays_away_after_a_restart_fails_the_task_with_a_plain_reason(
-    behind: Behind, address: str, restart: Any
+@pytest.mark.parametrize("returns", [False, True], ids=["stays away", "comes back"])
+async def test_an_agent_that_is_away_after_a_restart_is_waited_for_a_while(
+    behind: Behind, address: str, restart: Any, returns: bool
 ) -> None:
     engine = await restart(address)
     task = await engine.send("go", wait=False)
-    await until(behind.halfway.is_set)
+    await until_async(behind.halfway.is_set)
     asked = 0
 
     async def away(request: HttpRequest, call_next: CallNext) -> HttpResponse:
         nonlocal asked
         asked += 1
-        if asked > 1:  # the card, when the agent in front is made
-            raise CannotConnect("nobody", arrived=False)
-        return await call_next(request)
+        if asked == 1 or (returns and asked > 3):  # first the card, when the agent in front is made
+            return await call_next(request)
+        raise CannotConnect("nobody", arrived=False)
 
-    engine = await restart(address, interceptors=[away], retries=2)
-    await engine.idle()
-    lost = await engine.get(task)
-    assert (lost.state, lost.error) == (State.FAILED, "the agent behind this one cannot be reached")
-    assert asked > 3
-
-
-async def test_an_agent_that_comes_back_a_little_later_than_the_one_in_front_is_waited_for(
-    behind: Behind, address: str, restart: Any
-) -> None:
-    engine = await restart(address)
-    task = await engine.send("go", wait=False)
-    await until(behind.halfway.is_set)
-    asked = 0
-
-    async def late(request: HttpRequest, call_next: CallNext) -> HttpResponse:
-        nonlocal asked
-        asked += 1
-        if 1 < asked < 4:
-            raise CannotConnect("nobody", arrived=False)
-        return await call_next(request)
-
-    engine = await restart(address, interceptors=[late])
+    engine = await restart(address, interceptors=[away], **({} if returns else {"retries": 2}))
     behind.go_on.set()
     await engine.idle()
-    assert (await engine.get(task)).text == "one two three four"
+    found = await engine.get(task)
+    assert asked > 3
+    if returns:
+        assert (found.state, found.text) == (State.COMPLETED, "one two three four")
+    else:
+        assert (found.state, found.error) == (State.FAILED, "the agent behind this one cannot be reached")
 
 
 # In the middle of sending
@@ -305,13 +261,16 @@ async def test_a_message_that_was_never_sent_is_sent_after_the_restart(
     assert behind.begun == ["go"]
 
 
-async def test_an_answer_that_was_never_sent_is_sent_and_not_asked_for_again(
-    behind: Behind, address: str, restart: Any
+@pytest.mark.parametrize("is_taken", [False, True], ids=["not sent before", "taken before"])
+async def test_an_answer_during_whose_sending_the_front_ends_answers_its_question_once(
+    behind: Behind, address: str, restart: Any, is_taken: bool
 ) -> None:
     reached = asyncio.Event()
 
     async def hang(request: HttpRequest, call_next: CallNext) -> HttpResponse:
-        if request.operation == "SendStreamingMessage" and b"4" in (request.body or b""):
+        if request.operation == "SendStreamingMessage":
+            if is_taken:
+                await (await call_next(request)).read()
             reached.set()
             await asyncio.Event().wait()
         return await call_next(request)
@@ -327,30 +286,6 @@ async def test_an_answer_that_was_never_sent_is_sent_and_not_asked_for_again(
     assert (found.question, found.artifacts[1].text) == ("Sure?", "Faro: 4 days, ")
 
 
-async def test_an_answer_that_was_taken_before_the_crash_does_not_answer_the_next_question(
-    behind: Behind, address: str, restart: Any
-) -> None:
-    taken = asyncio.Event()
-
-    async def hang(request: HttpRequest, call_next: CallNext) -> HttpResponse:
-        response = await call_next(request)
-        if request.operation == "SendStreamingMessage":
-            await response.read()
-            taken.set()
-            await asyncio.Event().wait()
-        return response
-
-    engine = await restart(address)
-    task = await engine.send("Faro", **tool("trip"))
-    engine = await restart(address, interceptors=[hang])
-    await engine.send("4", task=task, wait=False)
-    await taken.wait()
-    engine = await restart(address)
-    await engine.idle()
-    found = await engine.get(task)
-    assert (found.question, found.artifacts[1].text) == ("Sure?", "Faro: 4 days, ")
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_words_for_a_task_at_work_are_passed_on_once(
     behind: Behind, address: str, restart: Any, version: str, monkeypatch: pytest.MonkeyPatch
@@ -359,7 +294,7 @@ async def test_words_for_a_task_at_work_are_passed_on_once(
     engine = await restart(address, protocol=version)
     task = await engine.send("go", wait=False, **tool("listen"))
     await engine.send("one", task=task, wait=False)
-    await until(lambda: behind.received == ["one"])
+    await until_async(lambda: behind.received == ["one"])
     await until_text(engine, task, "one ")
     # In 0.1 nobody says that a message was taken in: it counts as heard after a while.
     await until_noted(engine, task, "remote message")
@@ -451,7 +386,7 @@ async def test_a_store_that_fails_cancels_the_work_behind_when_it_says_again_tha
         assert theirs.state is State.WORKING  # the journal does not say yet that our task has ended
     failing_store.refuses = lambda write: False
     await engine.clock.advance(1)
-    await until(lambda: behind.ended)
+    await until_async(lambda: behind.ended)
     assert (behind.ended, (await engine.get(task)).state) == (["canceled"], State.FAILED)
 
 

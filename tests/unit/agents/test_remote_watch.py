@@ -171,7 +171,7 @@ async def test_it_looks_ever_less_often_and_stops_with_the_task(start: Any, cloc
     assert len(foreign.reads) == seen
 
 
-async def test_what_went_on_continues_the_task_with_no_message(start: Any, clock: Any) -> None:
+async def test_a_foreign_task_that_moved_continues_the_task_without_a_message(start: Any, clock: Any) -> None:
     foreign = Foreign(clock)
     engine = await start(foreign.agent)
     task = await engine.send("go")

@@ -15,16 +15,6 @@ from dragoman.model.state import State
 from dragoman.stores.sqlite.store import SqliteStore
 
 
-def generator(agent: Agent) -> None:
-    @agent.skill
-    async def trip(ctx: Context, city: str) -> Any:
-        yield "To "
-        yield f"{city}: "
-        days = await ctx.ask("How many days?", type=int)
-        yield f"{days} days, "
-        yield f"{await ctx.ask('Sure?')}."
-
-
 class Server:
     """One server after the other on one file; each has a fresh agent, as a new process would."""
 
@@ -67,21 +57,6 @@ async def test_a_follow_up_with_only_a_task_id_sees_its_context_before_and_after
     assert {message.context_id for message in ended.history} == {task.context_id}
 
 
-async def test_missing_arguments_are_asked_for_across_a_restart(server: Any) -> None:
-    def make(agent: Agent) -> None:
-        @agent.skill
-        def add(a: int, b: int) -> int:
-            return a + b
-
-    servers = server(make)
-    engine = await servers.restart()
-    task = await engine.send("go")
-    engine = await servers.restart()
-    task = await engine.send("3", task=task)
-    engine = await servers.restart()
-    assert (await engine.send("4", task=task)).value == 7
-
-
 async def test_state_once_and_the_caller_survive_a_restart(server: Any) -> None:
     paid: list[int] = []
 
@@ -110,23 +85,3 @@ async def test_state_once_and_the_caller_survive_a_restart(server: Any) -> None:
     await engine.idle()
     assert (await engine.get(task, call=me)).data[0] == {"paid": True}
     assert paid == [1, 1]
-
-
-async def test_a_changed_program_is_told_from_an_unchanged_one(server: Any, start: Any, tmp_path: Path) -> None:
-    servers = server(generator)
-    engine = await servers.restart()
-    task = await engine.send("Porto")
-    await engine.connection.close()
-    agent = Agent("test")
-
-    @agent.skill
-    async def trip(ctx: Context, city: str) -> Any:
-        yield "Rewritten "
-        days = await ctx.ask("How many nights?", type=int)
-        yield f"{days}"
-
-    engine = await start(agent, store=SqliteStore(tmp_path / "tasks.db"))
-    ended = await engine.send("3", task=task)
-    assert ended.state is State.FAILED
-    assert "the question has changed" in ended.error
-    assert ended.text == "To Porto: "  # what was journaled stands

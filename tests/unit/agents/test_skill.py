@@ -60,7 +60,7 @@ def test_name_description_and_facts_come_from_the_function() -> None:
     assert (card.id, card.name, card.description, card.tags) == ("add_numbers", "add_numbers", skill.description, ())
 
 
-def test_everything_can_be_said_instead() -> None:
+def test_options_replace_what_the_function_says() -> None:
     def f() -> None: ...
 
     skill = read_skill(f, id="i", name="n", description="d", tags=["t"], examples=["e"], default=True, restart=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,28 +11,11 @@ from opentelemetry import trace as otel
 from support.otlp_collector import collected_spans
 
 import dragoman.sync
-from dragoman import Agent, Client, Context
-from dragoman.telemetry import trace
+from dragoman import Agent, Client
 from dragoman.testing import served
 
 TRACER = otel.get_tracer("test")
 PARENT = {"traceparent": f"00-{7:032x}-{8:016x}-01", "tracestate": "a=1", "baggage": "team=blue"}
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """The agent at the end: it tells the trace of the request."""
-    agent = Agent("telling")
-
-    @agent.skill
-    async def tell(ctx: Context) -> str:
-        """Tell the trace of the request."""
-        headers: dict[str, str] = {}
-        trace.inject(headers)
-        return json.dumps(headers)
-
-    with served(agent) as address:
-        yield address
 
 
 def front(url: str) -> Agent:
@@ -65,11 +47,11 @@ def blocking(url: str) -> Agent:
 
 
 @pytest.fixture(params=[front, calling, blocking])
-def agent(request: pytest.FixtureRequest, url: str) -> Agent:
-    return request.param(url)
+def agent(request: pytest.FixtureRequest, trace_reporter: str) -> Agent:
+    return request.param(trace_reporter)
 
 
-async def test_what_came_in_goes_out(agent: Agent) -> None:
+async def test_the_incoming_trace_is_passed_on(agent: Agent) -> None:
     with served(agent) as address:
         async with Client(address, headers=PARENT) as client:
             assert json.loads((await client.send("go")).text) == PARENT
@@ -101,4 +83,4 @@ async def test_the_call_of_the_other_agent_is_below_the_run(agent: Agent) -> Non
         hop = [("SendMessage", "CLIENT"), ("SendMessage", "SERVER"), ("invoke_agent", "INTERNAL")]
         found = [(each.name.split()[0].replace("Streaming", ""), each.kind) for each in path]
         assert found == [("asking", "INTERNAL"), *hop, *hop]
-        assert [each.name for each in path][-1] == "invoke_agent telling"
+        assert [each.name for each in path][-1] == "invoke_agent reporter"

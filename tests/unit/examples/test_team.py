@@ -24,8 +24,8 @@ def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_each_of_the_three_says_its_part_in_order_and_the_example_ends(tmp_path: Path) -> None:
     done = run("-m", "dragoman.examples.team", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    told = done.stdout.split("you: A few days in Lisbon, please.")[1]
-    assert re.findall(r"^(\w+): (.*?) *$", told, re.MULTILINE) == [
+    output = done.stdout.split("you: A few days in Lisbon, please.")[1]
+    assert re.findall(r"^(\w+): (.*?) *$", output, re.MULTILINE) == [
         ("planner", "Let us stay 3 days. The hotel is 240 euros, the train 60 euros."),
         (
             "guide",

@@ -112,7 +112,7 @@ async def test_advancing_back_is_refused() -> None:
         await Clock().advance(-0.1)
 
 
-async def test_what_a_timer_raises_reaches_the_test() -> None:
+async def test_an_exception_of_a_timer_reaches_the_test() -> None:
     clock = Clock(start_ms=0)
     clock.call_later(1, lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):

@@ -94,7 +94,7 @@ def test_the_app_starts_before_the_first_request_and_stops_at_the_end() -> None:
     assert not app.thread.is_alive()
 
 
-def test_an_app_that_refuses_to_start_is_told_with_its_reason() -> None:
+def test_an_app_that_refuses_to_start_raises_its_reason() -> None:
     with pytest.raises(RuntimeError, match="no disk left"), served(Living(refuses="no disk left")):
         pytest.fail("it started")
 
@@ -105,14 +105,14 @@ def test_the_exception_behind_a_refusal_is_raised_itself() -> None:
         pytest.fail("it started")
 
 
-def test_what_the_test_raises_still_stops_the_server() -> None:
+def test_an_exception_of_the_test_still_stops_the_server() -> None:
     app = Living()
     with pytest.raises(ZeroDivisionError), served(app):
         raise ZeroDivisionError
     assert app.life[-1] == "lifespan.shutdown"
 
 
-def test_an_agent_is_served_from_memory_unless_told_otherwise() -> None:
+def test_an_agent_is_served_from_memory_by_default() -> None:
     giver = Giver()
     with served(giver) as url:
         assert get(url) == b"hello from /"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -10,10 +12,12 @@ from typing import Any
 from google.adk.agents import BaseAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.events import Event
-from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
-from pydantic import Field
+from unit.agents.adk.scripted import Says, event, llm, parts
+
+from dragoman import Agent, Context
+from dragoman.outputs import Ask
 
 APP, USER = "talks", "someone"
 
@@ -57,32 +61,62 @@ class Talk:
         return [event for event in (await self.session()).events if event.author != "user"]
 
 
-class Says(BaseAgent):
+def says(name: str, text: str) -> Says:
     """A local agent that says one thing."""
-
-    text: str
-
-    async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
-        content = types.Content(role="model", parts=[types.Part(text=self.text)])
-        yield Event(author=self.name, invocation_id=ctx.invocation_id, branch=ctx.branch, content=content)
+    return Says(name=name, events=[event(text)])
 
 
-class Scripted(BaseLlm):
-    """A model that does these things one after the other: says a text, or makes a call."""
-
-    model: str = "scripted"
-    steps: list[Any]
-    asked: list[Any] = Field(default_factory=list)
-
-    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
-        self.asked.append(llm_request)
-        step = self.steps.pop(0)
-        parts = [types.Part(text=step)] if isinstance(step, str) else step
-        yield LlmResponse(content=types.Content(role="model", parts=parts))
+def top(*steps: str | list[types.Part], **options: Any) -> Any:
+    """A local agent whose model does these things one after the other: says a text, or makes calls."""
+    turns = ([parts(*([step] if isinstance(step, str) else step))] for step in steps)
+    return llm(*turns, name="top", **options)
 
 
-def call(name: str, **arguments: Any) -> types.Part:
-    return types.Part.from_function_call(name=name, args=arguments)
+class Parrot(Agent):
+    """A remote agent that repeats each message, and remembers it with its context."""
+
+    def __init__(self, name: str = "parrot") -> None:
+        super().__init__(name, description="Repeats each message", run=self._repeat)
+        self.received: list[str] = []
+        self.contexts: list[str] = []
+
+    async def _repeat(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        self.received.append(ctx.text)
+        self.contexts.append(ctx.context_id)
+        yield f"echo {ctx.text}"
+
+
+class Working(Agent):
+    """A remote agent that says some words and then works until it is canceled. It may run in another thread."""
+
+    def __init__(self, *words: str) -> None:
+        super().__init__("worker", run=self._work)
+        self._words = words
+        self._begun, self._canceled = threading.Event(), threading.Event()
+
+    async def _work(self, ctx: Context) -> AsyncGenerator[Any, None]:
+        for word in self._words:
+            yield word
+        self._begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self._canceled.set()
+            raise
+
+    async def begun(self) -> None:
+        assert await asyncio.to_thread(self._begun.wait, 10)
+
+    async def canceled(self) -> None:
+        assert await asyncio.to_thread(self._canceled.wait, 10)
+
+
+async def asks_who(ctx: Context) -> AsyncGenerator[Any, None]:
+    """A run function that asks for a name and greets."""
+    if ctx.resume is None:
+        yield Ask("Who?")
+    else:
+        yield f"Hello {ctx.resume.text}"
 
 
 def answer(event: Event, value: Any) -> types.Part:

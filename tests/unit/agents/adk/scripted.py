@@ -81,7 +81,8 @@ class Says(BaseAgent):
         for event in self.events:
             if isinstance(event, Exception):
                 raise event
-            yield event.model_copy(update={"author": self.name, "invocation_id": ctx.invocation_id})
+            place = {"author": self.name, "invocation_id": ctx.invocation_id, "branch": event.branch or ctx.branch}
+            yield event.model_copy(update={**place, "id": Event.new_id()})
 
 
 def event(text: str = "", **options: Any) -> Event:

@@ -59,6 +59,8 @@ async def test_a_long_running_tool_pauses_the_task_with_a_question_and_the_call(
         task = await client.send("may I?")
     assert task.state is State.INPUT_REQUIRED
     assert task.question.startswith('approve({"amount":5}) waits for its result.')
+    first = task.status.message.parts[0]
+    assert (first.kind, first.metadata) == ("text", None)
     asked, response_fields = details(task)
     assert asked.metadata == {"adk_type": "function_call", "adk_is_long_running": True}
     assert (asked.data["name"], asked.data["args"]) == ("approve", {"amount": 5})
@@ -224,7 +226,7 @@ async def test_permission_as_adk_sends_it_is_understood(response_fields: dict[st
         {"data": {"x": 1}},
     ],
 )
-async def test_what_is_neither_yes_nor_no_is_asked_again(answer: dict[str, Any]) -> None:
+async def test_an_answer_that_is_neither_yes_nor_no_is_asked_for_again(answer: dict[str, Any]) -> None:
     agent, gone = deleter()
     answer = dict(answer)
     async with Client(served(agent)) as client:
@@ -337,13 +339,6 @@ async def test_signing_in_shows_the_address_and_never_the_secret() -> None:
 # -- the question of a task --------------------------------------------------------------------------------------------
 
 
-async def test_the_question_is_the_first_part_and_plain_text() -> None:
-    async with Client(served(waiter())) as client:
-        task = await client.send("may I?")
-    assert task.status.message.parts[0].kind == "text"
-    assert task.status.message.parts[0].metadata is None
-
-
 async def test_an_agent_that_has_forgotten_its_question_says_so() -> None:
     runs = AdkRuns(waiter())
     async with Client(Agent("desk", run=partial(runs.run))) as client:
@@ -395,7 +390,7 @@ def test_a_token_is_a_credential_where_http_wants_one() -> None:
 
 
 @pytest.mark.parametrize(("text", "data"), [("", None), ("", {"authScheme": {}}), ("", 7), ("", {})])
-def test_what_holds_no_credential_does_not_fit(text: str, data: Any) -> None:
+def test_an_answer_without_a_credential_does_not_fit(text: str, data: Any) -> None:
     with pytest.raises(TypeMismatch):
         credential.fill_in(requested(key_config()), text, data)
 

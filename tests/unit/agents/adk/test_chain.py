@@ -69,7 +69,7 @@ async def test_an_image_between_pieces_and_the_whole_text_repeats_nothing() -> N
     assert (task.text, [file.raw for file in task.files]) == ("Look", [b"png"])
 
 
-async def test_what_is_said_on_the_way_is_shown_once_and_at_once() -> None:
+async def test_progress_of_the_remote_agent_is_shown_once_and_at_once() -> None:
     seen = asyncio.Event()
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
@@ -161,7 +161,7 @@ async def test_a_question_of_googles_own_client_is_asked_in_its_words() -> None:
     assert (task.status.message.text, task.artifacts[0].text) == ("Your name?", "First:")
 
 
-async def test_what_is_said_after_a_question_was_canceled_does_not_answer_it() -> None:
+async def test_a_message_after_a_canceled_question_does_not_answer_it() -> None:
     received: list[tuple[str, bool]] = []
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:

@@ -20,27 +20,21 @@ pytestmark = pytest.mark.filterwarnings("ignore:LoopAgent is deprecated:Deprecat
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_the_model_refuses_fails_the_task_with_its_words() -> None:
-    refused = LlmResponse(error_code="SAFETY", error_message="blocked for safety")
-    _, task = await streamed(served(llm([refused])))
-    assert (task.state, task.status.message.text) == (State.FAILED, "blocked for safety")
-
-
 @pytest.mark.parametrize("refused", [LlmResponse(error_code="SAFETY", error_message="no"), ValueError("hidden")])
 async def test_the_reason_of_a_failure_is_marked_as_adk_marks_it(refused: Any) -> None:
     _, task = await streamed(Agent.from_adk(llm([refused])))
     assert (task.state, task.status.message.metadata) == (State.FAILED, {"adk_error_code": "FAILED"})
 
 
-async def test_an_error_message_without_a_code_fails_the_task() -> None:
-    _, task = await streamed(served(Says(name="own", events=[event("so far", error_message="no more paper")])))
-    assert (task.state, task.status.message.text) == (State.FAILED, "no more paper")
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [({"error_message": "no more paper"}, "no more paper"), ({"error_code": "MAX_TOKENS"}, "MAX_TOKENS")],
+    ids=["only a message", "only a code"],
+)
+async def test_an_error_without_a_code_or_a_message_fails_the_task(error: dict[str, str], reason: str) -> None:
+    _, task = await streamed(served(Says(name="own", events=[event("so far", **error)])))
+    assert (task.state, task.status.message.text) == (State.FAILED, reason)
     assert task.artifacts[0].text == "so far"
-
-
-async def test_an_error_code_without_a_message_fails_the_task() -> None:
-    _, task = await streamed(served(Says(name="own", events=[event(error_code="MAX_TOKENS")])))
-    assert (task.state, task.status.message.text) == (State.FAILED, "MAX_TOKENS")
 
 
 async def test_an_error_that_the_agent_gets_over_is_none() -> None:
@@ -49,7 +43,7 @@ async def test_an_error_that_the_agent_gets_over_is_none() -> None:
     assert (task.state, task.text) == (State.COMPLETED, "done")
 
 
-async def test_a_refusal_stays_one_whatever_is_said_after_it() -> None:
+async def test_text_after_a_refusal_does_not_change_the_refusal() -> None:
     def disclaim(callback_context: Any) -> types.Content:
         del callback_context
         return types.Content(role="model", parts=[types.Part(text="No warranty.")])

@@ -17,20 +17,20 @@ from dragoman.model.state import State
 pytestmark = pytest.mark.filterwarnings("ignore:(Sequential|Parallel)Agent is deprecated:DeprecationWarning")
 
 
-async def test_agents_that_only_speak_in_pieces_are_all_heard() -> None:
+async def test_agents_that_send_only_chunks_are_all_in_the_answer() -> None:
     first = Says(name="a", events=[event("A", partial=True)])
     second = Says(name="b", events=[event("B", partial=True), event("C", partial=True)])
     _, task = await streamed(served(SequentialAgent(name="both", sub_agents=[first, second])))
     assert task.text == "A\n\nBC"
 
 
-async def test_agents_that_only_speak_in_pieces_at_once_are_all_heard() -> None:
+async def test_parallel_agents_that_send_only_chunks_are_all_in_the_answer() -> None:
     both = [Says(name=name, events=[event(name, partial=True, branch=f"p.{name}")]) for name in "ab"]
     _, task = await streamed(served(ParallelAgent(name="p", sub_agents=both)))
     assert sorted(task.text.split("\n\n")) == ["a", "b"]
 
 
-async def test_who_speaks_after_an_error_is_heard_at_once() -> None:
+async def test_text_of_an_agent_after_an_error_is_streamed_at_once() -> None:
     more = asyncio.Event()
     broken = Says(name="a", events=[event("half", partial=True), event(error_code="x", error_message="broke")])
     other = llm([parts("b1 ", piece=True), more, parts("b2", piece=True), parts("b1 b2")], name="b")

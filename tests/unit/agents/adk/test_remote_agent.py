@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents import LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.genai import types
 from pydantic import ValidationError
 from unit.agents.adk import remote_talk as talks
+from unit.agents.adk.scripted import call
 
 import dragoman.adk
 import dragoman.compat.executor as a2a
-from dragoman import Agent, Client, Context
+from dragoman import Client
 from dragoman.adk import RemoteAgent
 from dragoman.errors import ConfigError
 from dragoman.testing import served
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-Talk, Says, Scripted, Recorded = talks.Talk, talks.Says, talks.Scripted, talks.Recorded
-call, text_of, texts_of = talks.call, talks.text_of, talks.texts_of
+Talk, Recorded, says, top = talks.Talk, talks.Recorded, talks.says, talks.top
+Parrot, text_of, texts_of = talks.Parrot, talks.text_of, talks.texts_of
 
 Make = Callable[..., RemoteAgent]
-
-
-class Hearing(Agent):
-    """Repeats what it hears, and remembers it with its context."""
-
-    def __init__(self, name: str = "parrot") -> None:
-        super().__init__(name, description="Repeats what it hears", run=self._hear)
-        self.received: list[str] = []
-        self.contexts: list[str] = []
-
-    async def _hear(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        self.received.append(ctx.text)
-        self.contexts.append(ctx.context_id)
-        yield f"heard {ctx.text}"
 
 
 # -- where it can stand ----------------------------------------------------------------------------------------------
@@ -50,65 +36,65 @@ class Hearing(Agent):
 @pytest.mark.requirement("S2-3", "S2-26", "S2-54")
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_a_remote_agent_answers_like_a_local_one(remote: Make, streaming: bool) -> None:
-    talk = Talk(remote(Hearing()), streaming=streaming)
+    talk = Talk(remote(Parrot()), streaming=streaming)
     events = await talk.say("hello")
-    assert texts_of(events) == ["heard hello"]
+    assert texts_of(events) == ["echo hello"]
     (kept,) = await talk.kept()
-    assert (kept.author, text_of(kept), kept.content.role) == ("far", "heard hello", "model")
+    assert (kept.author, text_of(kept), kept.content.role) == ("far", "echo hello", "model")
     assert kept.is_final_response() and kept.turn_complete
 
 
 @pytest.mark.requirement("S2-107")
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_it_is_called_over_a_real_port(remote: Make, streaming: bool) -> None:
-    with served(Hearing()) as url:
+    with served(Parrot()) as url:
         agent = remote(url)
         talk = Talk(agent, streaming=streaming)
-        assert texts_of(await talk.say("one")) == ["heard one"]
-        assert texts_of(await talk.say("two")) == ["heard two"]
+        assert texts_of(await talk.say("one")) == ["echo one"]
+        assert texts_of(await talk.say("two")) == ["echo two"]
         await agent.close()
 
 
 @pytest.mark.requirement("S2-3", "S2-26", "S2-115")
 @pytest.mark.parametrize("streaming", [False, True])
-async def test_in_a_sequence_it_hears_what_the_agent_before_it_said(remote: Make, streaming: bool) -> None:
-    parrot = Hearing()
-    steps = [Says(name="near", text="It rains."), remote(parrot), Says(name="end", text="Bye.")]
+async def test_in_a_sequence_it_receives_the_text_of_the_agent_before_it(remote: Make, streaming: bool) -> None:
+    parrot = Parrot()
+    steps = [says("near", "It rains."), remote(parrot), says("end", "Bye.")]
     events = await Talk(SequentialAgent(name="team", sub_agents=steps), streaming=streaming).say("What now?")
     assert parrot.received == ["What now?\n\nFor context: [near] said: It rains."]
     assert [(event.author, text_of(event)) for event in events if not event.partial] == [
         ("near", "It rains."),
-        ("far", f"heard {parrot.received[0]}"),
+        ("far", f"echo {parrot.received[0]}"),
         ("end", "Bye."),
     ]
 
 
 async def test_side_by_side_agents_answer_for_themselves(remote: Make) -> None:
-    left, right = Hearing("left"), Hearing("right")
+    left, right = Parrot("left"), Parrot("right")
     team = ParallelAgent(name="team", sub_agents=[remote(left, "left"), remote(right, "right")])
     talk = Talk(team)
     events = await talk.say("hello") + await talk.say("again")
     assert sorted((event.author, text_of(event)) for event in events) == [
-        ("left", "heard again"),
-        ("left", "heard hello"),
-        ("right", "heard again"),
-        ("right", "heard hello"),
+        ("left", "echo again"),
+        ("left", "echo hello"),
+        ("right", "echo again"),
+        ("right", "echo hello"),
     ]
     assert len(set(left.contexts)) == len(set(right.contexts)) == 1
 
 
-async def test_after_agents_side_by_side_it_hears_all_of_them(remote: Make) -> None:
-    parrot = Hearing()
-    fan = ParallelAgent(name="fan", sub_agents=[Says(name="left", text="Gold."), Says(name="right", text="Silver.")])
+async def test_after_parallel_agents_it_receives_the_texts_of_all_of_them(remote: Make) -> None:
+    parrot = Parrot()
+    fan = ParallelAgent(name="fan", sub_agents=[says("left", "Gold."), says("right", "Silver.")])
     await Talk(SequentialAgent(name="team", sub_agents=[fan, remote(parrot)])).say("Look!")
     first, *others = parrot.received[0].split("\n\n")
     assert first == "Look!"
     assert sorted(others) == ["For context: [left] said: Gold.", "For context: [right] said: Silver."]
 
 
-async def test_a_turn_that_was_rewound_is_not_told(remote: Make) -> None:
-    parrot = Hearing()
-    talk = Talk(SequentialAgent(name="team", sub_agents=[Says(name="near", text="Hm."), remote(parrot)]))
+async def test_a_rewound_turn_is_not_sent_to_the_remote_agent(remote: Make) -> None:
+    parrot = Parrot()
+    talk = Talk(SequentialAgent(name="team", sub_agents=[says("near", "Hm."), remote(parrot)]))
     (event, *_) = await talk.say("secret")
     session = await talk.session()
     await talk.runner.rewind_async(
@@ -120,31 +106,30 @@ async def test_a_turn_that_was_rewound_is_not_told(remote: Make) -> None:
     assert len(set(parrot.contexts)) == 2
 
 
-async def test_in_a_loop_it_hears_each_round_what_is_new_and_the_request_when_nothing_is(remote: Make) -> None:
-    critic = Hearing()
-    writer = Says(name="writer", text="A draft.")
+async def test_in_a_loop_it_receives_what_is_new_in_each_round_or_else_the_request(remote: Make) -> None:
+    critic = Parrot()
+    writer = says("writer", "A draft.")
     await Talk(LoopAgent(name="loop", sub_agents=[writer, remote(critic)], max_iterations=2)).say("Write!")
     remark = "For context: [writer] said: A draft."
     assert critic.received == [f"Write!\n\n{remark}", remark]
     assert len(set(critic.contexts)) == 1
-    alone = Hearing()
+    alone = Parrot()
     await Talk(LoopAgent(name="loop", sub_agents=[remote(alone, "alone")], max_iterations=2)).say("Go on")
     assert alone.received == ["Go on", "Go on"]
 
 
 async def test_a_model_hands_over_to_it_by_its_description(remote: Make) -> None:
-    parrot = Hearing()
-    model = Scripted(steps=[[call("transfer_to_agent", agent_name="far")]])
-    talk = Talk(LlmAgent(name="top", model=model, sub_agents=[remote(parrot)]))
-    events = await talk.say("Tell it")
-    assert "Repeats what it hears" in model.asked[0].config.system_instruction
+    parrot = Parrot()
+    local = top([call("transfer_to_agent", agent_name="far")], sub_agents=[remote(parrot)])
+    events = await Talk(local).say("Tell it")
+    assert "Repeats each message" in local.model.requests[0].config.system_instruction
     # How the local agents hand over to each other is no business of the remote one.
     assert parrot.received == ["Tell it"]
-    assert text_of(events[-1]) == "heard Tell it"
+    assert text_of(events[-1]) == "echo Tell it"
 
 
 async def test_turns_of_a_session_are_one_conversation_and_other_sessions_are_others(remote: Make) -> None:
-    parrot = Hearing()
+    parrot = Parrot()
     agent = remote(parrot)
     talk, other = Talk(agent), Talk(agent)
     await talk.say("one")
@@ -160,7 +145,7 @@ async def test_turns_of_a_session_are_one_conversation_and_other_sessions_are_ot
 
 @pytest.mark.requirement("S2-90")
 async def test_it_takes_a_name_an_address_a_description_a_card_and_the_options_of_a_client(remote: Make) -> None:
-    with served(Hearing()) as url:
+    with served(Parrot()) as url:
         async with Client(url) as client:
             card = await client.card()
         seen: list[str] = []
@@ -172,17 +157,17 @@ async def test_it_takes_a_name_an_address_a_description_a_card_and_the_options_o
         options: dict[str, Any] = {"headers": {"x-team": "blue"}, "interceptors": [interceptor], "retries": 0}
         agent = remote(url, description="Knows birds", **options)
         assert (agent.name, agent.description) == ("far", "Knows birds")
-        assert texts_of(await Talk(agent).say("hi")) == ["heard hi"]
+        assert texts_of(await Talk(agent).say("hi")) == ["echo hi"]
         assert "blue" in seen
 
         by_card = RemoteAgent(name="carded", agent_card=card)
-        assert by_card.description == "Repeats what it hears"
-        assert texts_of(await Talk(by_card).say("hi")) == ["heard hi"]
+        assert by_card.description == "Repeats each message"
+        assert texts_of(await Talk(by_card).say("hi")) == ["echo hi"]
         await agent.close()
         await by_card.close()
 
 
-def test_what_cannot_be_called_is_told_at_once() -> None:
+def test_wrong_options_are_refused_at_construction() -> None:
     with pytest.raises(ConfigError, match="needs url="):
         RemoteAgent(name="far")
     with pytest.raises(ConfigError, match="write http://example"):
@@ -196,14 +181,14 @@ def test_what_cannot_be_called_is_told_at_once() -> None:
 
 
 async def test_a_description_that_is_not_given_is_read_from_the_card() -> None:
-    with served(Hearing()) as url:
+    with served(Parrot()) as url:
         agent = RemoteAgent(name="far", url=url)
         assert agent.description == "The remote agent far."
         await Talk(agent).say("hi")
-        assert agent.description == "Repeats what it hears"
+        assert agent.description == "Repeats each message"
         early = RemoteAgent(name="early", url=url)
         await early.learn()
-        assert early.description == "Repeats what it hears"
+        assert early.description == "Repeats each message"
         given = RemoteAgent(name="given", url=url, description="My words")
         await given.learn()
         assert given.description == "My words"
@@ -213,7 +198,7 @@ async def test_a_description_that_is_not_given_is_read_from_the_card() -> None:
 
 @pytest.mark.requirement("S2-105")
 async def test_callbacks_run_before_and_after_it(remote: Make) -> None:
-    parrot = Hearing()
+    parrot = Parrot()
     order: list[str] = []
 
     def before(callback_context: Any) -> None:
@@ -224,13 +209,13 @@ async def test_callbacks_run_before_and_after_it(remote: Make) -> None:
         return types.Content(role="model", parts=[types.Part(text="and more")])
 
     agent = remote(parrot, before_agent_callback=before, after_agent_callback=after)
-    assert texts_of(await Talk(agent).say("hi")) == ["heard hi", "and more"]
+    assert texts_of(await Talk(agent).say("hi")) == ["echo hi", "and more"]
     assert order == ["before", "after 1"]
 
 
 @pytest.mark.requirement("S2-105")
 async def test_a_callback_that_answers_itself_keeps_the_remote_agent_out_of_it(remote: Make) -> None:
-    parrot = Hearing()
+    parrot = Parrot()
 
     async def before(callback_context: Any) -> types.Content:
         return types.Content(role="model", parts=[types.Part(text="not now")])
@@ -242,9 +227,9 @@ async def test_a_callback_that_answers_itself_keeps_the_remote_agent_out_of_it(r
 @pytest.mark.requirement("S2-106")
 @pytest.mark.parametrize(("streaming", "method"), [(False, "SendMessage"), (True, "SendStreamingMessage")])
 async def test_the_run_config_says_whether_it_is_sent_or_streamed(remote: Make, streaming: bool, method: str) -> None:
-    app = Recorded(Hearing().app(store="memory:"))
+    app = Recorded(Parrot().app(store="memory:"))
     talk = Talk(remote(app), streaming=streaming)
-    assert texts_of(await talk.say("hi")) == ["heard hi"]
+    assert texts_of(await talk.say("hi")) == ["echo hi"]
     # Who sends may look afterwards what has become of it.
     assert [each for each in app.methods if each.startswith("Send")] == [method]
     assert not streaming or len(app.methods) == 1
@@ -264,7 +249,7 @@ async def test_an_agent_of_0_3_is_called_with_the_method_that_the_run_config_ask
 ) -> None:
     class Echo(a2a.AgentExecutor):
         async def execute(self, context: a2a.RequestContext, task_id: str) -> None:
-            await context.queue.enqueue(a2a.Message("agent", (a2a.TextPart(f"heard {context.message.text}"),)))
+            await context.queue.enqueue(a2a.Message("agent", (a2a.TextPart(f"echo {context.message.text}"),)))
 
         async def cancel(self, context: a2a.RequestContext, task_id: str) -> None: ...
 
@@ -272,19 +257,19 @@ async def test_an_agent_of_0_3_is_called_with_the_method_that_the_run_config_ask
     card = a2a.AgentCard("echo", "Says it again", "http://test", "1.0.0", capabilities=streaming)
     app = Recorded(a2a.RequestHandler(Echo, agent_card=card).app())
     talk = Talk(remote(app))
-    assert texts_of(await talk.say("hi", config=config)) == ["heard hi"]
+    assert texts_of(await talk.say("hi", config=config)) == ["echo hi"]
     assert app.methods[0] == method
     assert {each for each in app.methods if each.startswith("message/")} == {method}
 
 
 @pytest.mark.requirement("S2-90")
 async def test_a_config_is_an_agent_as_one_value() -> None:
-    app = Recorded(Hearing().app(store="memory:"))
+    app = Recorded(Parrot().app(store="memory:"))
     config = RemoteAgent.Config(name="far", url=app, description="Hears", client_opts={"auth": "s3cret"})
     agent = RemoteAgent(config)
     try:
         assert (agent.name, agent.description) == ("far", "Hears")
-        assert texts_of(await Talk(agent).say("hi")) == ["heard hi"]
+        assert texts_of(await Talk(agent).say("hi")) == ["echo hi"]
         assert app.headers[-1]["authorization"] == "Bearer s3cret"
     finally:
         await agent.close()
@@ -292,27 +277,8 @@ async def test_a_config_is_an_agent_as_one_value() -> None:
         RemoteAgent(RemoteAgent.Config(name="far"))
 
 
-async def test_credentials_go_along(remote: Make) -> None:
-    app = Recorded(Hearing().app(store="memory:"))
-    await Talk(remote(app, auth="s3cret")).say("hi")
-    assert app.headers[-1]["authorization"] == "Bearer s3cret"
-
-
-def test_it_can_be_used_from_one_event_loop_after_the_other() -> None:
-    with served(Hearing()) as url:
-        agent = RemoteAgent(name="far", url=url)
-
-        async def once() -> list[str]:
-            try:
-                return texts_of(await Talk(agent).say("hi"))
-            finally:
-                await agent.close()
-
-        assert asyncio.run(once()) == asyncio.run(once()) == ["heard hi"]
-
-
 async def test_a_copy_under_another_name_calls_the_same_agent(remote: Make) -> None:
-    parrot = Hearing()
+    parrot = Parrot()
     copy = remote(parrot).clone(update={"name": "other"})
     assert [event.author for event in await Talk(copy).say("hi")] == ["other"]
     assert parrot.received == ["hi"]

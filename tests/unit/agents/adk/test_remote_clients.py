@@ -5,32 +5,21 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from google.adk.agents import LlmAgent
 from unit.agents.adk import remote_talk as talks
+from unit.agents.adk.scripted import call
 
-from dragoman import Agent, Context
+from dragoman import Agent
 from dragoman.adk import RemoteAgent
-from dragoman.outputs import Ask
 from dragoman.testing import served
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-Talk, Scripted, call, texts_of, types = talks.Talk, talks.Scripted, talks.call, talks.texts_of, talks.types
-
-
-async def echo(ctx: Context) -> AsyncGenerator[Any, None]:
-    yield f"heard {ctx.text}"
-
-
-async def asks(ctx: Context) -> AsyncGenerator[Any, None]:
-    if ctx.resume is None:
-        yield Ask("Who?")
-    else:
-        yield f"Hello {ctx.resume.text}"
+Talk, texts_of, top, types = talks.Talk, talks.texts_of, talks.top, talks.types
 
 
 def pickled(agent: Any) -> Any:
@@ -46,46 +35,40 @@ def deeply(agent: Any) -> Any:
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, deeply, pickled])
 async def test_a_copy_of_an_agent_that_is_in_use_calls_it_too(copied: Callable[[Any], Any]) -> None:
-    with served(Agent("parrot", run=echo)) as url:
+    with served(talks.Parrot()) as url:
         agent = RemoteAgent(name="far", url=url, headers={"x-team": "blue"})
-        assert texts_of(await Talk(agent).say("one")) == ["heard one"]
+        assert texts_of(await Talk(agent).say("one")) == ["echo one"]
         other = copied(agent)
         assert (other.name, other.description) == ("far", agent.description)
-        assert texts_of(await Talk(other).say("two")) == ["heard two"]
+        assert texts_of(await Talk(other).say("two")) == ["echo two"]
         await other.close()
         # Each has its own way, or they share one that opens again.
-        assert texts_of(await Talk(agent).say("three")) == ["heard three"]
+        assert texts_of(await Talk(agent).say("three")) == ["echo three"]
         await agent.close()
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, deeply])
 async def test_a_deep_copy_calls_the_same_agent_of_this_process(copied: Callable[[Any], Any]) -> None:
-    received: list[str] = []
-
-    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
-        received.append(ctx.text)
-        yield "ok"
-
-    agent = RemoteAgent(name="far", url=Agent("parrot", run=run))
+    parrot = talks.Parrot()
+    agent = RemoteAgent(name="far", url=parrot)
     await Talk(agent).say("one")
     other = copied(agent)
     await Talk(other).say("two")
-    assert received == ["one", "two"]
+    assert parrot.received == ["one", "two"]
     await agent.close()
     await other.close()
 
 
 async def test_a_team_with_a_remote_agent_in_use_can_be_copied_deeply() -> None:
-    agent = RemoteAgent(name="far", url=Agent("parrot", run=echo))
+    agent = RemoteAgent(name="far", url=talks.Parrot())
 
     def team() -> LlmAgent:
-        model = Scripted(steps=[[call("transfer_to_agent", agent_name="far")]])
-        return LlmAgent(name="top", model=model, sub_agents=[agent.clone()])
+        return top([call("transfer_to_agent", agent_name="far")], sub_agents=[agent.clone()])
 
     used = team()
     await Talk(used).say("one")
     other = copy.deepcopy(team())
-    assert texts_of(await Talk(other).say("two"))[-1] == "heard two"
+    assert texts_of(await Talk(other).say("two"))[-1] == "echo two"
     await agent.close()
     await other.sub_agents[0].close()
 
@@ -100,7 +83,7 @@ def turn(talk: Any, session: Any, text: str) -> list[Any]:
 
 
 def test_a_question_of_a_served_agent_is_answered_from_another_event_loop() -> None:
-    with served(Agent("asker", run=asks)) as url:
+    with served(Agent("asker", run=talks.asks_who)) as url:
         agent = RemoteAgent(name="far", url=url)
         talk = Talk(agent)
 
@@ -114,8 +97,8 @@ def test_a_question_of_a_served_agent_is_answered_from_another_event_loop() -> N
         assert asyncio.run(once("Ann")) == ["Hello Ann"]
 
 
-def test_a_question_that_went_with_its_event_loop_is_told_once_as_an_error() -> None:
-    talk = Talk(RemoteAgent(name="far", url=Agent("asker", run=asks)))
+def test_a_question_lost_with_its_event_loop_is_reported_once_as_an_error() -> None:
+    talk = Talk(RemoteAgent(name="far", url=Agent("asker", run=talks.asks_who)))
     session = asyncio.run(talk.session())
     assert texts_of(turn(talk, session, "hi")) == ["Who?"]
     (event,) = turn(talk, session, "Ann")
@@ -124,10 +107,10 @@ def test_a_question_that_went_with_its_event_loop_is_told_once_as_an_error() -> 
     assert texts_of(turn(talk, session, "hi again")) == ["Who?"]
 
 
-def test_a_tool_tells_the_same() -> None:
-    agent = RemoteAgent(name="far", url=Agent("asker", run=asks))
+def test_a_tool_reports_a_question_lost_with_its_event_loop() -> None:
+    agent = RemoteAgent(name="far", url=Agent("asker", run=talks.asks_who))
     ask = [call("far", request="hi")]
-    talk = Talk(LlmAgent(name="top", model=Scripted(steps=[ask, "ok"] * 3), tools=[agent.as_tool()]))
+    talk = Talk(top(*[ask, "ok"] * 3, tools=[agent.as_tool()]))
     session = asyncio.run(talk.session())
 
     def results() -> list[Any]:

@@ -9,124 +9,85 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent, SequentialAgent
+from google.adk.agents import SequentialAgent
 from google.adk.events import Event
 from google.adk.workflow import Workflow
 from google.genai import types
 from unit.agents.adk import remote_talk as talks
+from unit.agents.adk.scripted import call
 
 from dragoman import Agent, Context
 from dragoman.adk import RemoteAgent
-from dragoman.outputs import Ask, Done
+from dragoman.outputs import Done
 from dragoman.testing import served
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-Talk, Says, Scripted = talks.Talk, talks.Says, talks.Scripted
-call, text_of, texts_of = talks.call, talks.text_of, talks.texts_of
+Talk, says, top = talks.Talk, talks.says, talks.top
+Parrot, Working, asks_who = talks.Parrot, talks.Working, talks.asks_who
+text_of, texts_of = talks.text_of, talks.texts_of
 
 Make = Callable[..., RemoteAgent]
 
 
-class Hearing(Agent):
-    """Repeats what it hears."""
-
-    def __init__(self) -> None:
-        super().__init__("parrot", run=self._hear)
-        self.received: list[str] = []
-
-    async def _hear(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        self.received.append(ctx.text)
-        yield f"heard {ctx.text}"
-
-
-class Working(Agent):
-    """Works until it is canceled."""
-
-    def __init__(self) -> None:
-        super().__init__("worker", run=self._work)
-        self.begun, self.canceled = asyncio.Event(), asyncio.Event()
-
-    async def _work(self, ctx: Context) -> AsyncGenerator[Any, None]:
-        yield "begun "
-        self.begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.canceled.set()
-            raise
-
-
 def in_a_sequence(agent: RemoteAgent) -> Any:
-    return SequentialAgent(name="team", sub_agents=[Says(name="near", text="Hm."), agent])
+    return SequentialAgent(name="team", sub_agents=[says("near", "Hm."), agent])
 
 
 def handed_over_to(agent: RemoteAgent) -> Any:
-    model = Scripted(steps=[[call("transfer_to_agent", agent_name="far")]])
-    return LlmAgent(name="top", model=model, sub_agents=[agent])
+    return top([call("transfer_to_agent", agent_name="far")], sub_agents=[agent])
 
 
 def in_a_workflow(agent: RemoteAgent) -> Any:
     return Workflow(name="flow", edges=[("START", agent)])
 
 
+def called_as_a_tool(agent: RemoteAgent) -> Any:
+    return top([call("far", request="work")], "ok", tools=[agent.as_tool()])
+
+
 @pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("place", [lambda agent: agent, in_a_sequence, handed_over_to, in_a_workflow])
-async def test_who_cancels_the_run_here_cancels_the_work_over_there(remote: Make, streaming: bool, place: Any) -> None:
-    worker = Working()
+@pytest.mark.parametrize("place", [lambda agent: agent, in_a_sequence, handed_over_to, in_a_workflow, called_as_a_tool])
+async def test_canceling_the_run_cancels_the_remote_work(remote: Make, streaming: bool, place: Any) -> None:
+    worker = Working("begun ")
     talk = Talk(place(remote(worker)), streaming=streaming)
     running = asyncio.ensure_future(talk.say("work"))
-    await worker.begun.wait()
+    await worker.begun()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    await worker.canceled.wait()
+    await worker.canceled()
 
 
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("protocol", [None, "0.3", "0.1"])
-@pytest.mark.parametrize("speaks", [False, True])
-async def test_work_behind_a_port_is_canceled_too(streaming: bool, protocol: str | None, speaks: bool) -> None:
-    begun, canceled = threading.Event(), threading.Event()
-
-    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
-        if speaks:
-            yield "Well, "
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            canceled.set()
-            raise
-
-    with served(Agent("worker", run=run)) as url:
+@pytest.mark.parametrize("words", [(), ("Well, ",)])
+async def test_work_behind_a_port_is_canceled_too(
+    streaming: bool, protocol: str | None, words: tuple[str, ...]
+) -> None:
+    worker = Working(*words)
+    with served(worker) as url:
         agent = RemoteAgent(name="far", url=url, protocol=protocol)
         running = asyncio.ensure_future(Talk(agent, streaming=streaming).say("work"))
-        await asyncio.to_thread(begun.wait)
+        await worker.begun()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert await asyncio.to_thread(canceled.wait, 10)
+        await worker.canceled()
         await agent.close()
 
 
-async def test_who_stops_listening_cancels_the_work_over_there(remote: Make) -> None:
-    worker = Working()
-    async with aclosing(Talk(remote(worker), streaming=True).turn("work")) as events:
+async def test_leaving_the_stream_cancels_the_remote_work(talk_with: Any) -> None:
+    worker = Working("begun ")
+    async with aclosing(talk_with(worker).turn("work")) as events:
         async for event in events:
             assert text_of(event) == "begun "
             break
-    await worker.canceled.wait()
+    await worker.canceled()
 
 
-async def test_a_task_that_waits_for_an_answer_is_not_canceled(remote: Make) -> None:
-    async def asking(ctx: Context) -> AsyncGenerator[Any, None]:
-        if ctx.resume is None:
-            yield Ask("Who?")
-        else:
-            yield f"Hello {ctx.resume.text}"
-
-    talk = Talk(remote(Agent("asker", run=asking)), streaming=True)
+async def test_a_task_that_waits_for_an_answer_is_not_canceled(talk_with: Any) -> None:
+    talk = talk_with(asks_who)
     async with aclosing(talk.turn("hi")) as events:
         async for event in events:
             assert event.long_running_tool_ids
@@ -145,8 +106,8 @@ async def test_an_agent_that_is_not_there_is_an_error_without_its_address() -> N
     await agent.close()
 
 
-async def test_what_was_not_taken_is_said_again_with_the_next_turn(remote: Make) -> None:
-    parrot = Hearing()
+async def test_a_message_that_was_refused_is_sent_again_with_the_next_turn(remote: Make) -> None:
+    parrot = Parrot()
     app = parrot.app(store="memory:")
     down = True
 
@@ -161,7 +122,7 @@ async def test_what_was_not_taken_is_said_again_with_the_next_turn(remote: Make)
     (event,) = await talk.say("one")
     assert event.error_message == "send failed: the remote agent does not accept the credentials"
     down = False
-    assert texts_of(await talk.say("two")) == ["heard one\n\ntwo"]
+    assert texts_of(await talk.say("two")) == ["echo one\n\ntwo"]
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -182,7 +143,7 @@ async def test_a_closing_message_comes_last_unless_it_repeats_the_answer(
 
 
 async def test_nothing_to_say_is_an_error(remote: Make) -> None:
-    parrot = Hearing()
+    parrot = Parrot()
     talk = Talk(remote(parrot))
     gone = types.FunctionResponse(id="gone", name="somebody_else", response={"result": 1})
     (event,) = await talk.say(types.Part(function_response=gone))
@@ -196,22 +157,13 @@ async def test_nothing_to_say_is_an_error(remote: Make) -> None:
 
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("protocol", [None, "0.3"])
-async def test_work_that_is_not_heard_of_for_too_long_is_canceled(streaming: bool, protocol: str | None) -> None:
-    canceled = threading.Event()
-
-    async def run(ctx: Context) -> AsyncGenerator[Any, None]:
-        yield "Well, "
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            canceled.set()
-            raise
-
-    with served(Agent("worker", run=run)) as url:
+async def test_work_that_is_silent_for_too_long_is_canceled(streaming: bool, protocol: str | None) -> None:
+    worker = Working("Well, ")
+    with served(worker) as url:
         agent = RemoteAgent(name="far", url=url, protocol=protocol, idle_timeout=0.2, retries=0)
         events = await Talk(agent, streaming=streaming).say("work")
         assert events[-1].error_message == "send failed: the remote agent did not answer in time"
-        assert await asyncio.to_thread(canceled.wait, 10)
+        await worker.canceled()
         await agent.close()
 
 
@@ -242,7 +194,7 @@ async def test_an_answer_that_takes_its_time_is_waited_for(protocol: str | None)
         await agent.close()
 
 
-async def test_what_was_heard_of_a_stream_that_breaks_for_good_stays(remote: Make) -> None:
+async def test_text_received_before_a_stream_breaks_for_good_is_kept(remote: Make) -> None:
     over = asyncio.Event()
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
@@ -274,13 +226,7 @@ async def test_what_was_heard_of_a_stream_that_breaks_for_good_stays(remote: Mak
 
 
 async def test_an_answer_that_may_not_have_arrived_leaves_its_question_open(remote: Make) -> None:
-    async def asking(ctx: Context) -> AsyncGenerator[Any, None]:
-        if ctx.resume is None:
-            yield Ask("Who?")
-        else:
-            yield f"Hello {ctx.resume.text}"
-
-    app = Agent("asker", run=asking).app(store="memory:")
+    app = Agent("asker", run=asks_who).app(store="memory:")
     lossy = False
 
     async def sometimes(scope: Any, receive: Any, send: Any) -> None:

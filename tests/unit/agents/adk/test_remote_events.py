@@ -13,7 +13,7 @@ from google.genai import types
 from support.stub_server import AgentStub, event, head, result
 from unit.agents.adk import remote_talk as talks
 
-from dragoman import Agent, Artifact, Context, Failed, File, Part, Rejected
+from dragoman import Artifact, Context, Failed, File, Part, Rejected
 from dragoman.adk import RemoteAgent
 from dragoman.agents.adk.parts import from_genai
 from dragoman.agents.adk.remote.events import RemoteEvents, file_name, join_texts, new_parts
@@ -28,20 +28,6 @@ Talk, text_of, texts_of = talks.Talk, talks.text_of, talks.texts_of
 
 Run = Callable[[Context], AsyncGenerator[Any, None]]
 BOTH = pytest.mark.parametrize("streaming", [False, True])
-
-
-@pytest.fixture
-async def talk_with() -> AsyncGenerator[Callable[..., Any]]:
-    """Talks with a remote agent that runs this function."""
-    made: list[RemoteAgent] = []
-
-    def make(run: Run, *, streaming: bool = True) -> Any:
-        made.append(RemoteAgent(name="far", url=Agent("speaker", run=run)))
-        return Talk(made[-1], streaming=streaming)
-
-    yield make
-    for agent in made:
-        await agent.close()
 
 
 def written(*chunks: tuple[str, bool, bool], artifact_id: str = "a") -> Run:
@@ -152,7 +138,7 @@ def says_it_while_it_works(got: Any) -> bytes:
 
 
 @BOTH
-async def test_an_answer_that_is_only_in_the_messages_of_a_working_task_is_heard(streaming: bool) -> None:
+async def test_an_answer_only_in_messages_of_a_working_task_is_an_event(streaming: bool) -> None:
     async with AgentStub(says_it_while_it_works) as stub:
         agent = RemoteAgent(name="far", url=stub.url)
         talk = Talk(agent, streaming=streaming)
@@ -162,7 +148,7 @@ async def test_an_answer_that_is_only_in_the_messages_of_a_working_task_is_heard
 
 
 @BOTH
-async def test_an_agent_that_answers_with_a_message_and_no_task_is_heard(talk_with: Any, streaming: bool) -> None:
+async def test_an_answer_without_a_task_is_an_event(talk_with: Any, streaming: bool) -> None:
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
         yield Reply("Just words.")
 
@@ -307,7 +293,7 @@ async def test_a_session_of_many_results_stays_as_small(talk_with: Any) -> None:
     assert len((await talk.session()).model_dump_json(exclude_none=True)) < 100_000
 
 
-async def test_what_an_artifact_costs_does_not_grow_with_those_before_it() -> None:
+async def test_the_cost_of_an_artifact_does_not_grow_with_those_before_it() -> None:
     looks = 0
 
     class Looked:
@@ -334,7 +320,7 @@ async def test_what_an_artifact_costs_does_not_grow_with_those_before_it() -> No
     assert looks <= 1
 
 
-async def test_an_artifact_that_goes_on_after_its_event_is_told_as_far_as_it_is_new(talk_with: Any) -> None:
+async def test_an_artifact_continued_after_its_event_is_reported_as_far_as_it_is_new(talk_with: Any) -> None:
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
         for key, text, append in (("a", "one ", False), ("b", "B", False), ("a", "two", True), ("c", "C", False)):
             await ctx.update_artifact(Artifact(key, (Part(text=text),)), append=append, last_chunk=True)
@@ -347,7 +333,7 @@ async def test_an_artifact_that_goes_on_after_its_event_is_told_as_far_as_it_is_
 # -- parts -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_new_in_an_artifact() -> None:
+def test_the_new_parts_of_an_artifact() -> None:
     one, two = Part(text="one"), Part(text="two")
     data = Part(data=1)
     assert join_texts((one, Part(text=""), two, data, one)) == (Part(text="onetwo"), data, one)

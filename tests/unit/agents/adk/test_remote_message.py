@@ -43,19 +43,19 @@ def returned(name: str, value: Any, id: str = "1") -> types.Part:
     return types.Part(function_response=types.FunctionResponse(id=id, name=name, response=value))
 
 
-def test_the_user_is_told_in_his_own_words_with_his_files() -> None:
+def test_a_message_of_the_user_is_sent_unchanged_with_its_files() -> None:
     picture = types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png", display_name="a.png"))
     assert outgoing(event_of("user", "Look: ", "here", picture)) == OutgoingMessage(
         (Part(text="Look: "), Part(text="here"), Part(raw=b"png", media_type="image/png", filename="a.png"))
     )
 
 
-def test_what_is_told_is_what_happened_since_it_last_spoke() -> None:
+def test_only_events_since_its_last_answer_are_sent() -> None:
     sent = outgoing(event_of("user", "one"), own("first"), event_of("user", "two"), event_of("near", "hm"))
     assert sent == OutgoingMessage((Part(text="two\n\nFor context: [near] said: hm"),), "c1", None)
 
 
-def test_tools_of_others_are_told_and_how_they_think_and_hand_over_is_not() -> None:
+def test_tool_calls_of_other_agents_are_sent_and_their_thoughts_and_transfers_are_not() -> None:
     events = (
         event_of("user", "Weather?"),
         event_of("near", types.Part(text="I wonder", thought=True), called("weather", city="Rome")),
@@ -178,7 +178,7 @@ def test_an_answer_that_was_passed_on_is_not_passed_on_again() -> None:
     assert outgoing(*events) == OutgoingMessage((Part(text="Thanks"),), "c1", None)
 
 
-def test_agents_that_run_side_by_side_do_not_hear_each_other() -> None:
+def test_parallel_agents_do_not_receive_texts_of_each_other() -> None:
     events = (
         event_of("user", "Go"),
         event_of("near", "above", branch="team"),
@@ -189,35 +189,11 @@ def test_agents_that_run_side_by_side_do_not_hear_each_other() -> None:
     assert sent == OutgoingMessage((Part(text="Go\n\nFor context: [near] said: above"),))
 
 
-def test_who_comes_after_agents_that_run_side_by_side_hears_all_of_them() -> None:
-    events = (
-        event_of("user", "Go"),
-        event_of("left", "gold", branch="team.left"),
-        event_of("right", "silver", branch="team.right"),
-    )
-    sent = outgoing(*events)
-    assert sent == OutgoingMessage(
-        (Part(text="Go\n\nFor context: [left] said: gold\n\nFor context: [right] said: silver"),)
-    )
-
-
 # -- what was taken back -----------------------------------------------------------------------------------------------
 
 
 def rewound(invocation: str) -> Event:
     return event_of("user", actions=EventActions(rewind_before_invocation_id=invocation))
-
-
-def test_what_was_rewound_is_not_told() -> None:
-    events = (
-        event_of("user", "one", invocation_id="1"),
-        own("first", invocation_id="1"),
-        event_of("user", "secret", invocation_id="2"),
-        own("Who?", invocation_id="2", state=State.INPUT_REQUIRED),
-        rewound("2"),
-        event_of("user", "two", invocation_id="3"),
-    )
-    assert outgoing(*events) == OutgoingMessage((Part(text="two"),), "c1", None)
 
 
 def test_a_rewind_of_what_was_rewound_and_of_what_is_not_there_any_more() -> None:
@@ -245,7 +221,7 @@ def test_where_the_events_are_not_there_the_state_knows_the_conversation() -> No
     assert outgoing(event_of("user", "hi"), state={"dragoman:far": "broken"}) == OutgoingMessage((Part(text="hi"),))
 
 
-def test_where_nothing_is_new_the_request_is_told_again_and_where_there_is_none_nothing() -> None:
+def test_without_new_events_the_request_is_sent_again_and_without_a_request_nothing() -> None:
     given = types.Content(role="user", parts=[types.Part(text="Go")])
     assert outgoing(event_of("user", "Go"), own("done"), given=given) == OutgoingMessage((Part(text="Go"),), "c1", None)
     assert outgoing(event_of("user", "Go"), own("Who?", state=State.INPUT_REQUIRED), given=given) is None

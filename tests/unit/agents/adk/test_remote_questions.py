@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from unit.agents.adk import remote_talk as talks
 
-from dragoman import Agent, Context, Part
-from dragoman.adk import RemoteAgent
+from dragoman import Context, Part
 from dragoman.outputs import Ask
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 Talk, answer, text_of, texts_of = talks.Talk, talks.answer, talks.text_of, talks.texts_of
 
-Run = Callable[[Context], AsyncGenerator[Any, None]]
 BOTH = pytest.mark.parametrize("streaming", [False, True])
-
-
-@pytest.fixture
-async def talk_with() -> AsyncGenerator[Callable[..., Any]]:
-    """Talks with a remote agent that runs this function."""
-    made: list[RemoteAgent] = []
-
-    def make(run: Run, *, streaming: bool = True) -> Any:
-        made.append(RemoteAgent(name="far", url=Agent("speaker", run=run)))
-        return Talk(made[-1], streaming=streaming)
-
-    yield make
-    for agent in made:
-        await agent.close()
 
 
 async def asks(ctx: Context) -> AsyncGenerator[Any, None]:
@@ -78,13 +62,14 @@ async def test_a_question_for_credentials_is_another_call_and_data_answer_as_dat
 
 @BOTH
 @pytest.mark.parametrize("by_call", [False, True])
-async def test_a_task_that_went_on_by_itself_tells_what_has_become_of_it(streaming: bool, by_call: bool) -> None:
-    agent = Agent("asker", run=asks)
-    remote = RemoteAgent(name="far", url=agent)
-    talk = Talk(remote, streaming=streaming)
+async def test_a_task_that_went_on_by_itself_tells_what_has_become_of_it(
+    remote: Any, streaming: bool, by_call: bool
+) -> None:
+    far = remote(asks)
+    talk = Talk(far, streaming=streaming)
     question = (await talk.say("auth"))[-1]
     # Somebody else answers, as a page for logging in does.
-    await remote._clients.client().send("Oslo", task=question.custom_metadata["a2a:task_id"])
+    await far._clients.client().send("Oslo", task=question.custom_metadata["a2a:task_id"])
     if by_call:
         assert texts_of(await talk.say(answer(question, "done"))) == ["Booking. To Oslo!"]
         assert texts_of(await talk.say("book"))[-1] == "Which city?"
@@ -94,42 +79,39 @@ async def test_a_task_that_went_on_by_itself_tells_what_has_become_of_it(streami
         assert texts_of(events) == ["Booking. To Oslo!", "Booking. ", "Which city?"]
         assert [event.turn_complete for event in events if not event.partial] == [None, None, True]
         assert texts_of(await talk.say("Rome")) == ["To Rome!"]
-    await remote.close()
 
 
 @BOTH
-async def test_new_words_after_a_task_was_canceled_elsewhere_are_said(streaming: bool) -> None:
+async def test_a_message_after_a_task_was_canceled_elsewhere_is_sent(remote: Any, streaming: bool) -> None:
     received: list[tuple[str, str]] = []
 
     async def run(ctx: Context) -> AsyncGenerator[Any, None]:
         received.append((ctx.context_id, ctx.text))
         yield Ask("Who?") if ctx.text == "hello" else "Sunny."
 
-    remote = RemoteAgent(name="far", url=Agent("asker", run=run))
-    talk = Talk(remote, streaming=streaming)
+    far = remote(run)
+    talk = Talk(far, streaming=streaming)
     question = (await talk.say("hello"))[-1]
-    await remote._clients.client().cancel_task(question.custom_metadata["a2a:task_id"])
+    await far._clients.client().cancel_task(question.custom_metadata["a2a:task_id"])
     # An answer to the question has nobody to go to.
     (late,) = await talk.say(answer(question, "Ann"))
     assert late.error_message == "remote agent canceled the task"
     question = (await talk.say("hello"))[-1]
-    await remote._clients.client().cancel_task(question.custom_metadata["a2a:task_id"])
+    await far._clients.client().cancel_task(question.custom_metadata["a2a:task_id"])
     (event,) = [event for event in await talk.say("And the weather?") if not event.partial]
     assert (text_of(event), event.error_code) == ("Sunny.", None)
     assert [text for _, text in received] == ["hello", "hello", "And the weather?"]
     assert len({context for context, _ in received}) == 1
-    await remote.close()
 
 
 @BOTH
-async def test_a_task_that_is_not_known_any_more_is_no_reason_to_fail_for_ever(streaming: bool) -> None:
-    remote = RemoteAgent(name="far", url=Agent("asker", run=asks))
-    talk = Talk(remote, streaming=streaming)
+async def test_a_task_that_is_not_known_any_more_is_no_reason_to_fail_for_ever(remote: Any, streaming: bool) -> None:
+    far = remote(asks)
+    talk = Talk(far, streaming=streaming)
     await talk.say("book")
     # In this process the tasks go with the connection.
-    await remote.close()
+    await far.close()
     assert texts_of(await talk.say("book again"))[-1] == "Which city?"
-    await remote.close()
 
 
 @BOTH

@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 import pytest
-from google.adk.agents import ParallelAgent, SequentialAgent
 from google.adk.apps.app import App
 from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
 from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
@@ -17,7 +16,7 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
-from unit.agents.adk.scripted import Says, call, event, llm, parts, says, served, streamed, thought
+from unit.agents.adk.scripted import Says, call, llm, parts, says, served, streamed, thought
 
 from dragoman import Agent, Client
 from dragoman.agents.adk.run import AdkRuns
@@ -33,51 +32,7 @@ def add(a: int, b: int) -> dict[str, int]:
     return {"sum": a + b}
 
 
-# -- text --------------------------------------------------------------------------------------------------------------
-
-
-async def test_a_model_that_does_not_stream_is_heard_too() -> None:
-    _, task = await streamed(served(llm([parts("all at once")])))
-    assert task.text == "all at once"
-
-
-async def test_what_is_said_before_and_after_a_tool_call_are_two_paragraphs() -> None:
-    first = [parts("Let me ", piece=True), parts("see.", piece=True), parts("Let me see.", call("add", a=2, b=3))]
-    _, task = await streamed(served(llm(first, says("It is ", "five."), tools=[add])))
-    assert task.text == "Let me see.\n\nIt is five."
-
-
-async def test_a_text_that_a_callback_has_changed_takes_the_place_of_what_was_streamed() -> None:
-    def careful(callback_context: Any, llm_response: LlmResponse) -> LlmResponse | None:
-        del callback_context
-        return None if llm_response.partial else parts("My name is ***.")
-
-    agent = llm(says("My name ", "is Eve."), after_model_callback=careful)
-    async with Client(served(agent)) as client:
-        task = await client.send("hi")
-    assert task.text == "My name is ***."
-
-
-async def test_what_a_finished_text_has_more_than_its_pieces_is_told() -> None:
-    _, task = await streamed(served(llm([parts("ab", piece=True), parts("abcd")])))
-    assert task.text == "abcd"
-
-
-async def test_agents_that_speak_at_once_do_not_mix_their_words() -> None:
-    both = [llm(says("a1", "a2"), name="a"), llm(says("b1", "b2"), name="b")]
-    _, task = await streamed(served(ParallelAgent(name="both", sub_agents=both)))
-    assert task.text in ("a1a2\n\nb1b2", "b1b2\n\na1a2")
-
-
-async def test_agents_that_speak_one_after_the_other_make_paragraphs() -> None:
-    both = [llm(says("one"), name="a"), llm(says("two"), name="b")]
-    _, task = await streamed(served(SequentialAgent(name="both", sub_agents=both)))
-    assert task.text == "one\n\ntwo"
-
-
-async def test_an_agent_without_a_model_is_served_too() -> None:
-    _, task = await streamed(served(Says(name="echo", events=[event("one"), event("two")])))
-    assert (task.state, task.text) == (State.COMPLETED, "one\n\ntwo")
+# -- output ------------------------------------------------------------------------------------------------------------
 
 
 async def test_an_agent_that_says_nothing_completes_without_an_artifact() -> None:
@@ -85,13 +40,6 @@ async def test_an_agent_that_says_nothing_completes_without_an_artifact() -> Non
     assert task.state is State.COMPLETED
     assert not task.artifacts
     assert not [each for each in events if each.kind == "artifact"]
-
-
-async def test_files_of_the_model_are_artifacts() -> None:
-    image = types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png"))
-    _, task = await streamed(served(llm([parts("Look:", image)])))
-    assert task.text == "Look:"
-    assert [(file.raw, file.media_type) for file in task.files] == [(b"png", "image/png")]
 
 
 # -- tools and thoughts ------------------------------------------------------------------------------------------------
@@ -120,14 +68,6 @@ async def test_tool_calls_can_be_shown_beside_the_answer_and_whole_numbers_stay_
     assert [artifact.text for artifact in task.artifacts if artifact.name != "tool"] == ["five"]
 
 
-async def test_thoughts_can_be_shown_as_progress() -> None:
-    turn = [parts(thought("let me "), piece=True), parts(thought("let me think"), "five")]
-    events, task = await streamed(served(llm(turn), show_thoughts=True))
-    notes = [each.raw.status.message.text for each in events if each.kind == "status" and each.raw.status.message]
-    assert notes == ["let me think"]
-    assert task.text == "five"
-
-
 async def test_a_file_that_is_named_like_an_answer_is_not_taken_for_it() -> None:
     async def save(tool_context: ToolContext) -> str:
         """Save."""
@@ -151,13 +91,14 @@ async def test_a_file_that_is_named_like_an_answer_is_not_taken_for_it() -> None
 
 @pytest.mark.parametrize("show", [False, True])
 async def test_tasks_and_thoughts_have_the_marks_by_which_adk_knows_them(show: bool) -> None:
-    events, task = await streamed(Agent.from_adk(llm([parts(thought("hm"), "five")]), show_thoughts=show))
+    turn = [parts(thought("let me "), piece=True), parts(thought("let me think"), "five")]
+    events, task = await streamed(Agent.from_adk(llm(turn), show_thoughts=show))
     mark = {"https://google.github.io/adk-docs/a2a/a2a-extension/": {"adk_agent_executor_v2": True}}
-    assert task.metadata == mark
+    assert (task.text, task.metadata) == ("five", mark)
     statuses = [each.raw for each in events if each.kind == "status"]
     assert all(status.metadata == mark for status in statuses)
     notes = [status.status.message for status in statuses if status.status.message]
-    assert [(note.text, note.parts[0].metadata) for note in notes] == [("hm", {"adk_thought": True})] * show
+    assert [(note.text, note.parts[0].metadata) for note in notes] == [("let me think", {"adk_thought": True})] * show
 
 
 async def test_saved_artifacts_are_delivered() -> None:
@@ -217,7 +158,7 @@ async def test_a_runner_without_artifacts_runs() -> None:
         (lambda: AdkRuns(llm(), escalate="shout"), "complete"),  # type: ignore[arg-type]
     ],
 )
-def test_what_cannot_be_served_says_why(make: Any, says_why: str) -> None:
+def test_an_object_that_cannot_be_served_is_refused_with_the_reason(make: Any, says_why: str) -> None:
     with pytest.raises(ConfigError, match=says_why):
         make()
 

@@ -13,10 +13,9 @@ from support.otlp_collector import collected_spans
 from unit.agents.adk import remote_talk as talks
 from unit.agents.adk.scripted import call, llm, parts, says, served
 
-from dragoman import Agent, Client, Context
+from dragoman import Client
 from dragoman.adk import RemoteAgent
 from dragoman.telemetry import trace
-from dragoman.testing import served as on_a_port
 
 TRACER = otel.get_tracer("test")
 PARENT = {"traceparent": f"00-{7:032x}-{8:016x}-01", "tracestate": "a=1", "baggage": "team=blue"}
@@ -43,31 +42,17 @@ async def test_spans_of_adk_are_below_the_run_and_none_of_ours_repeats_them() ->
         assert len(spans.named("execute_tool look")) == 1
 
 
-def telling() -> Agent:
-    agent = Agent("telling")
-
-    @agent.skill
-    async def tell(ctx: Context) -> str:
-        """Tell the trace of the request."""
-        headers: dict[str, str] = {}
-        trace.inject(headers)
-        return json.dumps(headers)
-
-    return agent
+async def test_a_remote_agent_passes_the_trace_on(remote: Make, trace_reporter: str) -> None:
+    trace.extract(PARENT)
+    events = await talks.Talk(remote(trace_reporter)).say("go")
+    trace.extract({})
+    assert json.loads(talks.text_of(events[-1])) == PARENT
 
 
-async def test_a_remote_agent_passes_the_trace_on(remote: Make) -> None:
-    with on_a_port(telling()) as url:
-        trace.extract(PARENT)
-        events = await talks.Talk(remote(url)).say("go")
-        trace.extract({})
-        assert json.loads(talks.text_of(events[-1])) == PARENT
-
-
-async def test_a_remote_agent_is_below_the_spans_of_adk(remote: Make) -> None:
-    with collected_spans() as spans, on_a_port(telling()) as url:
+async def test_a_remote_agent_is_below_the_spans_of_adk(remote: Make, trace_reporter: str) -> None:
+    with collected_spans() as spans:
         with TRACER.start_as_current_span("asking"):
-            events = await talks.Talk(remote(url)).say("go")
+            events = await talks.Talk(remote(trace_reporter)).say("go")
         _, trace_id, _, _ = json.loads(talks.text_of(events[-1]))["traceparent"].split("-")
         assert trace_id == spans.one("asking").trace_id
         (sent,) = (each for each in spans.named("SendMessage") if each.kind == "CLIENT")

@@ -44,7 +44,7 @@ def last_prompt(agent: Any) -> list[Any]:
 # -- tasks that end ----------------------------------------------------------------------------------------------------
 
 
-async def test_what_a_canceled_task_waited_for_is_canceled() -> None:
+async def test_pending_calls_of_a_canceled_task_are_canceled() -> None:
     agent = llm(WAITS, says("fresh"), says("again"), tools=[SLOW])
     async with Client(Agent.from_adk(agent)) as client:
         task = await client.send("hi")
@@ -55,7 +55,7 @@ async def test_what_a_canceled_task_waited_for_is_canceled() -> None:
         assert last_prompt(agent)[-3:] == ["new", "fresh", "newer"]
 
 
-async def test_what_a_task_waited_for_that_was_canceled_on_its_way_is_canceled() -> None:
+async def test_pending_calls_of_a_task_canceled_at_work_are_canceled() -> None:
     began, never = asyncio.Event(), asyncio.Event()
 
     async def hang() -> None:
@@ -74,7 +74,7 @@ async def test_what_a_task_waited_for_that_was_canceled_on_its_way_is_canceled()
     assert last_prompt(agent)[-1] == "new"
 
 
-async def test_what_a_task_waited_for_that_failed_is_canceled() -> None:
+async def test_pending_calls_of_a_failed_task_are_canceled() -> None:
     def patient(x: int) -> dict[str, str]:
         """Wait."""
         return {"status": "pending"}
@@ -136,7 +136,7 @@ async def test_nothing_is_written_beside_a_run() -> None:
 # -- tasks that go on --------------------------------------------------------------------------------------------------
 
 
-async def test_a_task_that_waits_can_be_answered_after_something_else_was_said() -> None:
+async def test_a_waiting_task_can_be_answered_after_another_message() -> None:
     agent = llm(WAITS, says("Beside."), says("Done."), tools=[SLOW])
     async with Client(Agent.from_adk(agent)) as client:
         task = await client.send("hi")
@@ -148,7 +148,7 @@ async def test_a_task_that_waits_can_be_answered_after_something_else_was_said()
     assert {"status": "pending"} not in last_prompt(agent)
 
 
-async def test_a_session_holds_nothing_of_ours_while_nothing_else_is_said() -> None:
+async def test_a_session_without_other_messages_holds_no_events_of_ours() -> None:
     agent = llm(WAITS, says("Done."), tools=[SLOW])
     runs = AdkRuns(agent)
     async with Client(Agent.from_adk(runs.runner)) as client:

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dragoman import Agent, Client, Task
 from dragoman.agents.executor import ExecutorRuns
 from dragoman.agents.executor.plain import PlainAdapter, PlainContext
-from dragoman.model.message import Message
-from dragoman.model.operation import (
-    CancelTaskRequest,
-    GetTaskRequest,
-    Operation,
-    SendMessageConfiguration,
-    SendMessageRequest,
-    SubscribeToTaskRequest,
-)
-from dragoman.model.part import Part
-from dragoman.model.state import Role
 from dragoman.server.agent.base import Backend
-from dragoman.server.agent.in_process import ServiceConnection, connect
-from dragoman.testing import Clock
 
 Execute = Callable[[PlainContext, "Updater"], Awaitable[None]]
 
@@ -78,36 +64,3 @@ async def answer_of(execute: Execute, text: str = "hi") -> Task:
         answer = await client.send(text)
     assert isinstance(answer, Task)
     return answer
-
-
-@asynccontextmanager
-async def connected(executor: object, clock: Clock | None = None) -> AsyncGenerator[ServiceConnection, None]:
-    connection = connect(agent_of(executor), clock=clock)
-    await connection.open()
-    try:
-        yield connection
-    finally:
-        await connection.close()
-
-
-async def begin(connection: ServiceConnection, text: str = "hi", task: Task | None = None) -> Task:
-    message = Message(f"m {text}", Role.USER, (Part(text=text),), task_id=task.id if task else None)
-    configuration = SendMessageConfiguration(return_immediately=True)
-    begun = await connection.perform(Operation.SEND, SendMessageRequest(message, configuration))
-    assert isinstance(begun, Task)
-    return begun
-
-
-async def canceled(connection: ServiceConnection, task: Task) -> Task:
-    ended = await connection.perform(Operation.CANCEL, CancelTaskRequest(task.id))
-    assert isinstance(ended, Task)
-    return ended
-
-
-async def end_of(connection: ServiceConnection, task: Task) -> Task:
-    async with aclosing(connection.open_stream(Operation.SUBSCRIBE, SubscribeToTaskRequest(task.id), None)) as batches:
-        async for _ in batches:
-            pass  # it ends with the task
-    ended = await connection.perform(Operation.GET, GetTaskRequest(task.id))
-    assert isinstance(ended, Task)
-    return ended

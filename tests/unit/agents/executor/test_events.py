@@ -36,7 +36,7 @@ class Piece:
 
 
 @dataclass
-class Said:
+class ForeignMessage:
     message_id: str
     role: str
     parts: list[Piece] = field(default_factory=list[Piece])
@@ -58,7 +58,7 @@ def test_an_event_of_ours_is_taken_as_it_is(event: object) -> None:
         {"message_id": "m", "role": "agent", "parts": [Part(text="hi")]},
         compat.Message(compat.Role.AGENT, (compat.TextPart("hi"),), "m"),
         SimpleNamespace(message_id="m", role="agent", parts=(SimpleNamespace(text="hi"),), metadata=None),
-        Said("m", "agent", [Piece(text="hi")]),
+        ForeignMessage("m", "agent", [Piece(text="hi")]),
     ],
 )
 def test_a_message_may_have_any_of_the_known_shapes(value: object) -> None:
@@ -94,7 +94,7 @@ def test_a_whole_task_is_known_by_its_id() -> None:
 
 
 def test_bytes_stay_bytes() -> None:
-    read = parse_event(Said("m", "agent", [Piece(raw=b"\x00\xff")]))
+    read = parse_event(ForeignMessage("m", "agent", [Piece(raw=b"\x00\xff")]))
     assert isinstance(read, Message)
     assert read.parts == (Part(raw=b"\x00\xff"),)
     sent = {"messageId": "m", "role": "agent", "parts": [{"raw": base64.b64encode(b"\x00\xff").decode()}]}
@@ -105,6 +105,6 @@ def test_bytes_stay_bytes() -> None:
     "value",
     [None, "text", 3, [], {}, {"id": "t"}, {"kind": "song"}, object(), {"parts": [{}]}, {"parts": [{"data": {1j}}]}],
 )
-def test_what_is_no_event_is_refused_and_named(value: object) -> None:
+def test_an_object_that_is_no_event_is_refused_with_its_type(value: object) -> None:
     with pytest.raises(InvalidAgentResponse, match=f"a {type(value).__name__} that cannot be read"):
         parse_event(value)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
-from unit.agents.executor.scripted import Scripted, Updater, agent_of, answer_of, begin, canceled, connected, end_of
+from unit.agents.executor.scripted import Scripted, Updater, agent_of, answer_of
 
 from dragoman import Agent, Client, Context, State, Task
 from dragoman.agents.executor.execution import ASK_GRACE
 from dragoman.agents.executor.plain import PlainContext
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
-from dragoman.model.ids import new_id
-from dragoman.model.message import Message
-from dragoman.model.operation import (
-    GetTaskRequest,
-    Operation,
-    SendMessageRequest,
-)
-from dragoman.model.part import Part
 from dragoman.model.state import Role
-from dragoman.server.agent.in_process import connect
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.testing import Clock
 
 # -- pauses ------------------------------------------------------------------------------------------------------------
 
@@ -37,17 +28,14 @@ async def ask_once(context: PlainContext, updater: Updater) -> None:
     await updater.status("completed")
 
 
-async def test_a_question_pauses_and_the_answer_finds_the_task_as_it_was() -> None:
+async def test_an_executor_that_gets_an_answer_sees_the_task_as_it_was() -> None:
     executor = Scripted(ask_once)
     async with Client(agent_of(executor)) as client:
         asked = await client.send("Porto")
         assert isinstance(asked, Task)
-        assert (asked.state, asked.question) == (State.INPUT_REQUIRED, "How many days?")
         assert asked.status.message is not None
         assert asked.status.message.data == {"from": 1, "to": 9}
-        answer = await client.send("3", task=asked)
-    assert isinstance(answer, Task)
-    assert (answer.id, answer.state, answer.text) == (asked.id, State.COMPLETED, "Porto, 3 days")
+        assert (await client.send("3", task=asked)).text == "Porto, 3 days"
     before = executor.contexts[1].current_task
     assert before is not None
     assert (before.id, before.state, before.question) == (asked.id, State.INPUT_REQUIRED, "How many days?")
@@ -55,20 +43,7 @@ async def test_a_question_pauses_and_the_answer_finds_the_task_as_it_was() -> No
     assert [message.text for message in before.history if message.role is Role.USER] == ["Porto", "3"]
 
 
-async def once(agent: Agent, store: Path, text: str, task: Task | None = None) -> Task:
-    """One message to a server that has been started for it, and is stopped after it."""
-    connection = connect(agent, store=SqliteStore(store))
-    await connection.open()
-    try:
-        message = Message(new_id(), Role.USER, (Part(text=text),), task_id=task.id if task else None)
-        answer = await connection.perform(Operation.SEND, SendMessageRequest(message))
-        assert isinstance(answer, Task)
-        return answer
-    finally:
-        await connection.close()
-
-
-async def test_a_question_of_the_function_that_was_there_before_can_be_answered(tmp_path: Path) -> None:
+async def test_a_question_of_the_function_that_was_there_before_can_be_answered(start: Any, tmp_path: Path) -> None:
     before = Agent("x")
 
     @before.skill
@@ -76,16 +51,15 @@ async def test_a_question_of_the_function_that_was_there_before_can_be_answered(
         return city + await ctx.ask("How many days?")
 
     executor, store = Scripted(ask_once), tmp_path / "tasks.db"
-    asked = await once(before, store, "Porto")
-    assert (await once(agent_of(executor), store, "3", asked)).text == "3 days"
+    engine = await start(before, store=SqliteStore(store))
+    asked, again = await engine.send("Porto"), await engine.send("Porto")
+    await engine.connection.close()
+    engine = await start(agent_of(executor), store=SqliteStore(store))
+    assert (await engine.send("3", task=asked)).text == "3 days"
     [context] = executor.contexts
     assert context.current_task is not None
     assert (context.current_task.state, context.current_task.question) == (State.INPUT_REQUIRED, "How many days?")
-    again = await once(before, store, "Porto")
-    connection = connect(agent_of(executor), store=SqliteStore(store))
-    await connection.open()
-    assert (await canceled(connection, again)).state is State.CANCELED
-    await connection.close()
+    assert (await engine.cancel(again)).state is State.CANCELED
     assert executor.canceled == []
 
 
@@ -121,7 +95,7 @@ async def test_the_task_that_was_given_may_be_enqueued_again() -> None:
     assert events[-1].status.state is State.COMPLETED
 
 
-async def test_an_executor_that_waits_for_the_answer_itself_goes_on_and_its_question_is_heard() -> None:
+async def test_the_question_of_an_executor_that_waits_for_the_answer_itself_is_a_status(start: Any, clock: Any) -> None:
     signed_in = asyncio.Event()
 
     async def execute(context: PlainContext, updater: Updater) -> None:
@@ -129,19 +103,15 @@ async def test_an_executor_that_waits_for_the_answer_itself_goes_on_and_its_ques
         await signed_in.wait()
         await updater.status("completed", "in")
 
-    clock, executor = Clock(), Scripted(execute)
-    async with connected(executor, clock) as connection:
-        task = await begin(connection)
-        await executor.began.wait()
-        await clock.advance(ASK_GRACE)
-        seen = await connection.perform(Operation.GET, GetTaskRequest(task.id))
-        assert isinstance(seen, Task)
-        assert seen.state is State.WORKING
-        assert seen.status.message is not None
-        assert seen.status.message.text == "Sign in at the desk"
-        signed_in.set()
-        ended = await end_of(connection, task)
-        assert (ended.state, ended.text) == (State.COMPLETED, "in")
+    executor = Scripted(execute)
+    engine = await start(agent_of(executor))
+    task = await engine.send(wait=False)
+    await executor.began.wait()
+    await clock.advance(ASK_GRACE)
+    seen = await engine.get(task)
+    assert (seen.state, seen.status.message.text) == (State.WORKING, "Sign in at the desk")
+    signed_in.set()
+    assert (await engine.until_state(task, State.COMPLETED)).text == "in"
 
 
 async def test_a_question_that_is_taken_back_is_no_question() -> None:
@@ -153,7 +123,7 @@ async def test_a_question_that_is_taken_back_is_no_question() -> None:
     assert (task.state, task.question) == (State.COMPLETED, None)
 
 
-async def test_a_message_that_comes_while_it_works_is_worked_on_next() -> None:
+async def test_a_message_to_a_working_task_is_worked_on_next(start: Any) -> None:
     go_on = asyncio.Event()
 
     async def execute(context: PlainContext, updater: Updater) -> None:
@@ -164,13 +134,12 @@ async def test_a_message_that_comes_while_it_works_is_worked_on_next() -> None:
             await updater.status("completed", f"{context.current_task.state.name}: {context.get_user_input()}")
 
     executor = Scripted(execute)
-    async with connected(executor) as connection:
-        task = await begin(connection, "first")
-        await executor.began.wait()
-        await begin(connection, "second", task)
-        go_on.set()
-        ended = await end_of(connection, task)
-    assert (ended.state, ended.text) == (State.COMPLETED, "INPUT_REQUIRED: second")
+    engine = await start(agent_of(executor))
+    task = await engine.send("first", wait=False)
+    await executor.began.wait()
+    await engine.send("second", task=task, wait=False)
+    go_on.set()
+    assert (await engine.until_state(task, State.COMPLETED)).text == "INPUT_REQUIRED: second"
 
 
 # -- cancel ------------------------------------------------------------------------------------------------------------
@@ -181,7 +150,7 @@ async def wait_forever(context: PlainContext, updater: Updater) -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_cancel_reaches_cancel_first_and_then_the_work() -> None:
+async def test_a_cancel_reaches_cancel_first_and_then_the_work(start: Any) -> None:
     order: list[str] = []
 
     async def execute(context: PlainContext, updater: Updater) -> None:
@@ -195,11 +164,11 @@ async def test_a_cancel_reaches_cancel_first_and_then_the_work() -> None:
         order.append("cancel")
 
     executor = Scripted(execute, cancel)
-    async with connected(executor) as connection:
-        task = await begin(connection)
-        await executor.began.wait()
-        assert (await canceled(connection, task)).state is State.CANCELED
-        await executor.stopped.wait()
+    engine = await start(agent_of(executor))
+    task = await engine.send(wait=False)
+    await executor.began.wait()
+    assert (await engine.cancel(task)).state is State.CANCELED
+    await executor.stopped.wait()
     assert order == ["cancel", "execute"]
     [context] = executor.canceled
     assert (context.task_id, context.context_id, context.message) == (task.id, task.context_id, None)
@@ -208,36 +177,37 @@ async def test_a_cancel_reaches_cancel_first_and_then_the_work() -> None:
     assert context.current_task.text == "begun"
 
 
-async def test_an_executor_that_does_not_want_to_be_canceled_is_canceled(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_executor_that_does_not_want_to_be_canceled_is_canceled(
+    start: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async def refuse(context: PlainContext, updater: Updater) -> None:
         raise NotImplementedError("cancel not supported")
 
     executor = Scripted(wait_forever, refuse)
-    async with connected(executor) as connection:
-        task = await begin(connection)
-        await executor.began.wait()
-        assert (await canceled(connection, task)).state is State.CANCELED
-        await executor.stopped.wait()
+    engine = await start(agent_of(executor))
+    task = await engine.send(wait=False)
+    await executor.began.wait()
+    assert (await engine.cancel(task)).state is State.CANCELED
+    await executor.stopped.wait()
     assert "cancel not supported" in caplog.text
 
 
-async def test_a_waiting_task_that_is_canceled_is_told_to_the_executor() -> None:
+async def test_canceling_a_waiting_task_calls_cancel_of_the_executor(start: Any) -> None:
     executor = Scripted(ask_once)
-    async with connected(executor) as connection:
-        message = Message("m", Role.USER, (Part(text="Porto"),))
-        asked = await connection.perform(Operation.SEND, SendMessageRequest(message))
-        assert isinstance(asked, Task)
-        assert (await canceled(connection, asked)).state is State.CANCELED
+    engine = await start(agent_of(executor))
+    asked = await engine.send("Porto")
+    assert (await engine.cancel(asked)).state is State.CANCELED
     [context] = executor.canceled
     assert (context.task_id, context.context_id) == (asked.id, asked.context_id)
     assert context.current_task is not None
     assert context.current_task.question == "How many days?"
 
 
-async def test_a_server_that_stops_stops_the_work_and_cancels_nothing() -> None:
+async def test_a_server_that_stops_stops_the_work_and_cancels_nothing(start: Any) -> None:
     executor = Scripted(wait_forever)
-    async with connected(executor) as connection:
-        await begin(connection)
-        await executor.began.wait()
+    engine = await start(agent_of(executor))
+    await engine.send(wait=False)
+    await executor.began.wait()
+    await engine.connection.close()
     assert executor.stopped.is_set()
     assert executor.canceled == []

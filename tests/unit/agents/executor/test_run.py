@@ -6,9 +6,10 @@ import asyncio
 import gc
 import logging
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from unit.agents.executor.scripted import Scripted, Updater, agent_of, answer_of, begin, connected
+from unit.agents.executor.scripted import Scripted, Updater, agent_of, answer_of
 
 from dragoman import Client, State, Task
 from dragoman.agents.executor.plain import PlainContext
@@ -17,25 +18,25 @@ from dragoman.engine.call import CallContext
 from dragoman.model.error import InvalidAgentResponse
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
-from dragoman.model.operation import (
-    SendMessageRequest,
-)
 from dragoman.model.part import Part
-from dragoman.model.state import Role
 from dragoman.model.user import User
 
 # -- what it is told ---------------------------------------------------------------------------------------------------
 
 
-async def test_the_context_has_what_executors_look_at() -> None:
+async def test_the_context_has_what_executors_look_at(start: Any) -> None:
     async def execute(context: PlainContext, updater: Updater) -> None: ...
 
     executor = Scripted(execute)
-    async with connected(executor) as connection:
-        parts = (Part(text="one"), Part(data={"n": 1}), Part(text="two"))
-        message = Message("m", Role.USER, parts, "c", metadata={"of": "message"})
-        request = SendMessageRequest(message, metadata={"of the": "request"})
-        task = (await connection.service.send(CallContext(User("ada"), "acme", frozenset({"urn:x"})), request)).result
+    engine = await start(agent_of(executor))
+    task = await engine.send(
+        "one",
+        parts=(Part(data={"n": 1}), Part(text="two")),
+        context="c",
+        message_metadata={"of": "message"},
+        metadata={"of the": "request"},
+        call=CallContext(User("ada"), "acme", frozenset({"urn:x"})),
+    )
     [context] = executor.contexts
     assert isinstance(task, Task)
     assert (context.task_id, context.context_id) == (task.id, "c")
@@ -112,15 +113,6 @@ async def test_the_end_it_says_is_the_end_of_the_task(word: str, state: State, t
         assert task.status.message.text == text
 
 
-async def test_a_run_that_says_nothing_of_its_end_has_completed() -> None:
-    async def execute(context: PlainContext, updater: Updater) -> None:
-        await updater.status("working", "thinking")
-        await updater.artifact("a", {"text": "done"})
-
-    task = await answer_of(execute)
-    assert (task.state, task.text) == (State.COMPLETED, "done")
-
-
 async def test_an_executor_that_enqueues_what_is_no_event_fails_with_its_name_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -140,7 +132,7 @@ async def test_an_executor_that_cancels_itself_has_failed() -> None:
     assert (task.state, task.error) == (State.FAILED, "execution failed: the executor cancelled itself")
 
 
-async def test_the_end_counts_when_it_is_said_and_the_executor_may_still_tidy_up(
+async def test_a_final_status_ends_the_task_while_the_executor_tidies_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     tidied, tidy = asyncio.Event(), asyncio.Event()
@@ -166,7 +158,7 @@ async def test_the_end_counts_when_it_is_said_and_the_executor_may_still_tidy_up
     assert "failed after the end" in caplog.text
 
 
-async def test_what_it_raises_right_after_the_end_is_in_the_log_and_changes_nothing(
+async def test_an_exception_right_after_the_end_is_logged_and_changes_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def execute(context: PlainContext, updater: Updater) -> None:
@@ -183,15 +175,16 @@ async def test_what_it_raises_right_after_the_end_is_in_the_log_and_changes_noth
     assert "never retrieved" not in caplog.text
 
 
-async def test_an_agent_that_is_closed_stops_those_that_still_tidy_up() -> None:
+async def test_an_agent_that_is_closed_stops_those_that_still_tidy_up(start: Any) -> None:
     async def execute(context: PlainContext, updater: Updater) -> None:
         await updater.status("completed")
         await asyncio.Event().wait()
 
     executor = Scripted(execute)
-    async with connected(executor) as connection:
-        await begin(connection)
-        await executor.began.wait()
+    engine = await start(agent_of(executor))
+    await engine.send(wait=False)
+    await executor.began.wait()
+    await engine.connection.close()
     assert executor.stopped.is_set()
 
 
@@ -225,7 +218,7 @@ async def test_a_piece_that_continues_nothing_begins_its_artifact() -> None:
     assert (await answer_of(execute)).text == "one two"
 
 
-async def test_what_it_says_while_it_works_is_progress() -> None:
+async def test_a_message_of_a_working_status_is_progress() -> None:
     async def execute(context: PlainContext, updater: Updater) -> None:
         await updater.status("submitted")
         await updater.status("working", "half", metadata={"done": 1, "total": 2})
@@ -238,7 +231,7 @@ async def test_what_it_says_while_it_works_is_progress() -> None:
 
 
 @pytest.mark.parametrize("end", ["completed", None])
-async def test_what_it_says_while_it_works_is_the_answer_where_there_is_no_other(end: str | None) -> None:
+async def test_messages_of_working_statuses_are_the_answer_without_another(end: str | None) -> None:
     """As the executor of Microsoft Agent Framework does by default."""
 
     async def execute(context: PlainContext, updater: Updater) -> None:
@@ -255,7 +248,7 @@ async def test_what_it_says_while_it_works_is_the_answer_where_there_is_no_other
         assert (await client.get_task(stream.task)).text == "one\n\ntwo"
 
 
-async def test_what_it_says_while_it_works_is_no_answer_beside_an_artifact() -> None:
+async def test_messages_of_working_statuses_are_no_answer_beside_an_artifact() -> None:
     async def execute(context: PlainContext, updater: Updater) -> None:
         await updater.status("working", "looking")
         await updater.artifact("a", {"text": "found"})
@@ -265,7 +258,7 @@ async def test_what_it_says_while_it_works_is_no_answer_beside_an_artifact() -> 
     assert (task.text, task.status.message) == ("found", None)
 
 
-async def test_what_it_says_at_the_end_closes_the_task_beside_an_artifact() -> None:
+async def test_the_final_message_closes_the_task_beside_an_artifact() -> None:
     async def execute(context: PlainContext, updater: Updater) -> None:
         await updater.artifact("a", {"text": "found"})
         await updater.status("completed", "that was all", {"data": {"n": 1}})
@@ -277,7 +270,7 @@ async def test_what_it_says_at_the_end_closes_the_task_beside_an_artifact() -> N
     assert [message.text for message in task.history] == ["hi"]  # no progress was made of it
 
 
-async def test_what_it_says_while_it_works_is_kept_only_while_it_may_be_the_answer() -> None:
+async def test_messages_of_working_statuses_are_kept_only_while_they_may_be_the_answer() -> None:
     kept: list[int] = []
     others = [each for each in gc.get_objects() if isinstance(each, Remarks)]  # of earlier tests
 
@@ -309,17 +302,6 @@ async def test_of_very_much_that_it_says_while_it_works_the_end_is_the_answer(ca
     assert [part.text and part.text[0] for part in task.parts] == ["d", "e", "f"]
     assert "the answer is only the end of it" in caplog.text
     assert len(caplog.records) == 1
-
-
-async def test_last_words_after_an_artifact_are_heard_too() -> None:
-    async def execute(context: PlainContext, updater: Updater) -> None:
-        await updater.artifact("a", {"text": "the report"})
-        await updater.status("completed", "it took long")
-
-    async with Client(agent_of(Scripted(execute))) as client:
-        events = [event.raw async for event in client.stream("hi")]
-    messages = [each.status.message.text for each in events if isinstance(each, StatusUpdate) and each.status.message]
-    assert messages == ["it took long"]
 
 
 async def test_a_whole_task_says_its_artifacts_and_its_state() -> None:

@@ -52,7 +52,7 @@ class Executor:
 
 
 @pytest.mark.parametrize("thing", [TripPlannerExecutor(), Executor()])
-def test_whatever_executes_and_cancels_is_an_executor(thing: object) -> None:
+def test_an_object_with_execute_and_cancel_is_an_executor(thing: object) -> None:
     assert is_executor(thing)
 
 
@@ -68,7 +68,7 @@ def test_a_class_is_refused_with_what_to_do() -> None:
         ExecutorRuns(TripPlannerExecutor)
 
 
-def test_what_is_no_executor_is_told_what_one_is() -> None:
+def test_an_object_that_is_no_executor_is_refused_with_what_one_has() -> None:
     with pytest.raises(ConfigError, match="async def cancel"):
         ExecutorRuns(OnlyExecutes())
 

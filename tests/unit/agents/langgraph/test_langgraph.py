@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
@@ -19,30 +18,10 @@ from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from typing_extensions import TypedDict
+from unit.agents.langgraph.graphs import chain, model_of, served, within
 
 from dragoman import Agent, Part, State
 from dragoman.agents.langgraph.run import LangGraphRuns
-
-
-def _served(graph: Any, **options: Any) -> Agent:
-    return Agent("graph", run=partial(LangGraphRuns(graph, **options).run))
-
-
-def _model(*texts: str) -> GenericFakeChatModel:
-    """A model that says one text after the other, word by word."""
-    return GenericFakeChatModel(messages=iter([AIMessage(text) for text in texts]))
-
-
-def _graph(*nodes: Any, schema: Any = MessagesState, **options: Any) -> Any:
-    """The nodes one after the other."""
-    builder = StateGraph(schema)
-    before = START
-    for node in nodes:
-        name = getattr(node, "__name__", "tools")
-        builder.add_node(name, node)
-        builder.add_edge(before, name)
-        before = name
-    return builder.compile(**options)
 
 
 async def echo(state: MessagesState) -> dict[str, Any]:
@@ -73,8 +52,8 @@ class HeldModel(BaseChatModel):
         yield ChatGenerationChunk(message=AIMessageChunk(self.words[1]))
 
 
-async def test_messages_of_several_nodes_are_set_apart_and_none_is_said_twice(start: Any) -> None:
-    model = _model("one two", "three four", "five six")
+async def test_messages_of_several_nodes_are_paragraphs_and_none_is_repeated(start: Any) -> None:
+    model = model_of("one two", "three four", "five six")
 
     async def first(state: MessagesState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
@@ -86,23 +65,20 @@ async def test_messages_of_several_nodes_are_set_apart_and_none_is_said_twice(st
     async def team(state: MessagesState) -> dict[str, Any]:
         return {"messages": [HumanMessage("not an answer"), AIMessage("whole")]}
 
-    graph = _graph(first, copied, team)
-    task = await (await start(_served(graph))).send("go")
+    graph = chain(first, copied, team)
+    task = await (await start(served(graph))).send("go")
     assert task.text == "one two\n\nthree four\n\nwhole"
     assert len(task.artifacts) == 1
 
 
 async def test_a_graph_within_the_graph_streams_too(start: Any) -> None:
-    model = _model("inner words")
+    model = model_of("inner words")
 
     # Not async: it runs in a thread.
     def talk(state: MessagesState) -> dict[str, Any]:
         return {"messages": [model.invoke(state["messages"])]}
 
-    builder = StateGraph(MessagesState)
-    builder.add_node("inner", _graph(talk))
-    builder.add_edge(START, "inner")
-    engine = await start(_served(builder.compile()))
+    engine = await start(served(within(chain(talk))))
     task = await engine.send("go")
     assert task.text == "inner words"
     chunks = [event.artifact.text for event in await engine.journal(task) if hasattr(event, "artifact")]
@@ -120,7 +96,7 @@ async def test_nodes_side_by_side_do_not_talk_into_each_other(start: Any, turns:
 
         builder.add_node(name, talk)
         builder.add_edge(START, name)
-    engine = await start(_served(builder.compile()))
+    engine = await start(served(builder.compile()))
     sending = engine.sending("go")
     # The second ends before the first does.
     held[1].set()
@@ -129,31 +105,7 @@ async def test_nodes_side_by_side_do_not_talk_into_each_other(start: Any, turns:
     assert sorted((await sending).text.split("\n\n")) == ["a1 a2", "b1 b2"]
 
 
-async def test_tool_calls_and_what_tools_say_within_are_hidden(start: Any) -> None:
-    model = _model("thinking aloud")
-
-    @tool
-    async def look(place: str) -> str:
-        """Look somewhere."""
-        return (await model.ainvoke(place)).text
-
-    async def call(state: MessagesState) -> dict[str, Any]:
-        calls = [{"name": "look", "args": {"place": "there"}, "id": "c1"}]
-        return {"messages": [AIMessage("Let me look.", tool_calls=calls)]}
-
-    async def answer(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [AIMessage(f"Found: {len(state['messages'][-1].text)} letters.")]}
-
-    graph = _graph(call, ToolNode([look]), answer)
-    task = await (await start(_served(graph))).send("go")
-    assert task.text == "Let me look.\n\nFound: 14 letters."
-    assert [(offer.id, offer.description) for offer in LangGraphRuns(graph).offers()] == [
-        ("graph", "Talks to graph"),
-        ("graph-look", "Look somewhere."),
-    ]
-
-
-async def test_the_parts_of_a_message_reach_the_graph(start: Any) -> None:
+async def test_the_parts_of_a_message_reach_thechain(start: Any) -> None:
     seen: list[Any] = []
 
     async def talk(state: MessagesState) -> dict[str, Any]:
@@ -166,7 +118,7 @@ async def test_the_parts_of_a_message_reach_the_graph(start: Any) -> None:
         Part(raw=b"\x89PNG", media_type="image/png", filename="dot.png"),
         Part(url="https://example.com/a.pdf", media_type="application/pdf"),
     )
-    assert (await (await start(_served(_graph(talk)))).send("look", parts=parts)).text == "ok"
+    assert (await (await start(served(chain(talk)))).send("look", parts=parts)).text == "ok"
     assert seen == [
         {"type": "text", "text": "look"},
         {"type": "text", "text": '{"n":1}'},
@@ -193,7 +145,7 @@ async def count(state: Topic) -> dict[str, Any]:
 
 
 async def test_the_last_state_of_a_graph_without_messages_is_data(start: Any) -> None:
-    engine = await start(_served(_graph(count, schema=Poem)))
+    engine = await start(served(chain(count, schema=Poem)))
     task = await engine.send(None, parts=(Part(data={"topic": "sea"}),))
     assert (task.state, task.data) == (State.COMPLETED, {"topic": "sea", "lines": 3})
 
@@ -206,7 +158,7 @@ class Talk(MessagesState):
     answer: Any
 
 
-async def test_what_the_author_gives_out_is_the_answer_and_messages_are_remembered_all_the_same(start: Any) -> None:
+async def test_the_output_schema_gives_the_answer_and_messages_are_remembered(start: Any) -> None:
     async def talk(state: Talk) -> dict[str, Any]:
         # The text of a message is more than a text, and an object is no JSON at all.
         human_texts = [message.text for message in state["messages"]]
@@ -215,7 +167,7 @@ async def test_what_the_author_gives_out_is_the_answer_and_messages_are_remember
     builder = StateGraph(Talk, input_schema=MessagesState, output_schema=Answered)
     builder.add_node(talk)
     builder.add_edge(START, "talk")
-    engine = await start(_served(builder.compile()))
+    engine = await start(served(builder.compile()))
     assert (await engine.send("one", context="c")).data == {"answer": {"said": ["one"], "odd": "x"}}
     task = await engine.send("two", context="c")
     assert (task.data["answer"]["said"], len(task.artifacts)) == (["one", "hm", "two"], 1)
@@ -225,23 +177,15 @@ async def test_a_graph_that_takes_one_value_takes_text(start: Any) -> None:
     builder = StateGraph(Poem, input_schema=Topic)
     builder.add_node(count)
     builder.add_edge(START, "count")
-    assert (await (await start(_served(builder.compile()))).send("sea")).data == {"topic": "sea", "lines": 3}
+    assert (await (await start(served(builder.compile()))).send("sea")).data == {"topic": "sea", "lines": 3}
 
 
 async def test_a_graph_that_takes_several_values_says_which(start: Any) -> None:
-    task = await (await start(_served(_graph(count, schema=Poem)))).send("sea")
+    task = await (await start(served(chain(count, schema=Poem)))).send("sea")
     assert (task.state, task.status.message.text) == (
         State.REJECTED,
         "this agent takes data, with some of: topic, lines",
     )
-
-
-async def test_the_author_may_say_what_goes_in(start: Any) -> None:
-    def to_input(ctx: Any) -> Any:
-        return {"topic": ctx.text.upper()}
-
-    engine = await start(_served(_graph(count, schema=Poem), to_input=to_input))
-    assert (await engine.send("sea")).data == {"topic": "SEA", "lines": 3}
 
 
 async def test_an_entrypoint_is_a_graph_too(start: Any) -> None:
@@ -257,16 +201,16 @@ async def test_an_entrypoint_is_a_graph_too(start: Any) -> None:
     async def talk(text: str) -> AIMessage:
         return AIMessage(text)
 
-    assert (await (await start(_served(shout))).send("sea")).text == "SEA"
-    assert (await (await start(_served(talk))).send("sea")).text == "sea"
-    assert (await (await start(_served(size))).send("sea")).data == {"size": 3}
+    assert (await (await start(served(shout))).send("sea")).text == "SEA"
+    assert (await (await start(served(talk))).send("sea")).text == "sea"
+    assert (await (await start(served(size))).send("sea")).data == {"size": 3}
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
 async def test_without_a_checkpointer_the_oldest_turns_are_forgotten(start: Any) -> None:
-    engine = await start(_served(_graph(echo), memory=2000))
+    engine = await start(served(chain(echo), memory=2000))
     for number in range(10):
         task = await engine.send(f"message {number}", context="c")
     human_texts = json.loads(task.text)
@@ -275,7 +219,7 @@ async def test_without_a_checkpointer_the_oldest_turns_are_forgotten(start: Any)
 
 
 async def test_without_a_checkpointer_nothing_stays_in_the_process(start: Any) -> None:
-    runs = LangGraphRuns(_graph(echo))
+    runs = LangGraphRuns(chain(echo))
     engine = await start(Agent("graph", run=partial(runs.run)))
     for _ in range(3):
         await engine.send("one", context="c")
@@ -285,30 +229,20 @@ async def test_without_a_checkpointer_nothing_stays_in_the_process(start: Any) -
 # -- ends --------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_cancel_reaches_the_tool(start: Any) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
+async def test_without_a_checkpointer_a_canceled_run_leaves_nothing_in_the_process(start: Any) -> None:
+    begun = asyncio.Event()
 
-    @tool
-    async def wait() -> str:
-        """Wait."""
+    async def hang(state: MessagesState) -> dict[str, Any]:
         begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            ended.set()
-            raise
-        return ""
+        await asyncio.Event().wait()
+        return {}
 
-    async def call(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [AIMessage("", tool_calls=[{"name": "wait", "args": {}, "id": "c1"}])]}
-
-    runs = LangGraphRuns(_graph(call, ToolNode([wait])))
+    runs = LangGraphRuns(chain(hang))
     engine = await start(Agent("graph", run=partial(runs.run)))
     task = await engine.send("go", wait=False)
     await begun.wait()
-    assert (await engine.cancel(task)).state is State.CANCELED
+    await engine.cancel(task)
     await engine.idle()
-    assert ended.is_set()
     assert not runs._graph.checkpointer.storage
 
 
@@ -318,13 +252,21 @@ async def test_too_many_steps_fail_in_plain_words(start: Any) -> None:
     builder.add_edge(START, "echo")
     builder.add_edge("echo", "echo")
     graph = builder.compile().with_config(recursion_limit=5)
-    task = await (await start(_served(graph))).send("go")
+    task = await (await start(served(graph))).send("go")
     assert (task.state, task.status.message.text) == (State.FAILED, "the graph stopped: it took too many steps")
 
 
-def test_a_graph_has_the_name_its_author_gave_it() -> None:
-    assert LangGraphRuns(_graph(echo, name="poet")).name == "poet"
-    assert LangGraphRuns(_graph(echo)).name == "graph"
+def test_a_graph_has_the_name_its_author_gave_it_and_its_tools_are_skills() -> None:
+    @tool
+    async def look(place: str) -> str:
+        """Look somewhere."""
+        return place
+
+    assert LangGraphRuns(chain(echo, name="poet")).name == "poet"
+    assert [(offer.id, offer.description) for offer in LangGraphRuns(chain(ToolNode([look]))).offers()] == [
+        ("graph", "Talks to graph"),
+        ("graph-look", "Look somewhere."),
+    ]
 
 
 @pytest.mark.parametrize("exit_", [KeyboardInterrupt, SystemExit, GeneratorExit])
@@ -354,8 +296,8 @@ async def test_a_node_that_wants_to_end_the_program_fails_its_task(
         graph = builder.compile()
     else:
         nodes = {"coroutine": [leave], "thread": [leave_in_thread], "tool": [call, ToolNode([leaving])]}
-        graph = _graph(*nodes[kind])
-    engine = await start(_served(graph))
+        graph = chain(*nodes[kind])
+    engine = await start(served(graph))
     async with asyncio.timeout(10):
         task = await engine.send("go")
     assert task.state is State.FAILED

@@ -4,43 +4,22 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
+from unit.agents.langgraph.graphs import chain, model_of, served, within
 
-from dragoman import Agent, Client, State, User
-from dragoman.agents.langgraph.run import LangGraphRuns
+from dragoman import Client, State, User
 from dragoman.engine.call import CallContext
-
-
-def _served(graph: Any, **options: Any) -> Agent:
-    return Agent("graph", run=partial(LangGraphRuns(graph, **options).run))
-
-
-def _model(*texts: str) -> GenericFakeChatModel:
-    return GenericFakeChatModel(messages=iter([AIMessage(text) for text in texts]))
-
-
-def _builder(*nodes: Any, schema: Any = MessagesState, **options: Any) -> Any:
-    builder = StateGraph(schema, **options)
-    before = START
-    for node in nodes:
-        name = getattr(node, "__name__", "lookup")
-        builder.add_node(name, node)
-        builder.add_edge(before, name)
-        before = name
-    return builder
 
 
 @pytest.fixture(params=["no checkpointer", "checkpointer"])
@@ -48,8 +27,8 @@ def saver(request: pytest.FixtureRequest) -> InMemorySaver | None:
     return InMemorySaver() if request.param == "checkpointer" else None
 
 
-async def test_what_never_reaches_the_state_is_no_part_of_the_answer(start: Any, saver: Any) -> None:
-    model = _model("not relevant", "a better question", "The answer.", "fine", "and better", "Another.")
+async def test_text_that_never_reaches_the_state_is_no_part_of_the_answer(start: Any, saver: Any) -> None:
+    model = model_of("not relevant", "a better question", "The answer.", "fine", "and better", "Another.")
 
     async def grade(state: MessagesState) -> dict[str, Any]:
         await model.ainvoke("relevant?")
@@ -61,26 +40,26 @@ async def test_what_never_reaches_the_state_is_no_part_of_the_answer(start: Any,
     async def answer(state: MessagesState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke("answer")]}
 
-    engine = await start(_served(_builder(grade, rewrite, answer).compile(checkpointer=saver)))
+    engine = await start(served(chain(grade, rewrite, answer, checkpointer=saver)))
     task = await engine.send("go", context="c")
     assert (task.text, len(task.artifacts)) == ("The answer.", 1)
     assert (await engine.send("go", context="c")).text == "Another."
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same message", "another message"])
-async def test_what_a_node_blacks_out_is_gone(start: Any, same: bool) -> None:
-    model = _model("the secret is 1234")
+async def test_text_that_a_node_replaces_is_gone(start: Any, same: bool) -> None:
+    model = model_of("the secret is 1234")
 
     async def talk(state: MessagesState) -> dict[str, Any]:
         response = await model.ainvoke("go")
         hidden = response.text.replace("1234", "****")
         return {"messages": [AIMessage(hidden, id=response.id if same else None)]}
 
-    assert (await (await start(_served(_builder(talk).compile()))).send("go")).text == "the secret is ****"
+    assert (await (await start(served(chain(talk)))).send("go")).text == "the secret is ****"
 
 
-async def test_what_a_later_node_takes_back_is_gone(start: Any) -> None:
-    model = _model("something rude")
+async def test_a_message_that_a_later_node_removes_is_gone(start: Any) -> None:
+    model = model_of("something rude")
 
     async def talk(state: MessagesState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke("go")]}
@@ -88,28 +67,28 @@ async def test_what_a_later_node_takes_back_is_gone(start: Any) -> None:
     async def moderate(state: MessagesState) -> dict[str, Any]:
         return {"messages": [RemoveMessage(id=state["messages"][-1].id)]}
 
-    task = await (await start(_served(_builder(talk, moderate).compile()))).send("go")
+    task = await (await start(served(chain(talk, moderate)))).send("go")
     assert (task.state, task.text) == (State.COMPLETED, "")
 
 
-async def test_a_graph_that_leaves_no_message_has_said_what_its_model_said(start: Any) -> None:
-    model = _model("only spoken")
+async def test_without_a_message_in_the_state_the_streamed_text_is_the_answer(start: Any) -> None:
+    model = model_of("only spoken")
 
     async def talk(state: MessagesState) -> dict[str, Any]:
         await model.ainvoke("go")
         return {}
 
-    assert (await (await start(_served(_builder(talk).compile()))).send("go")).text == "only spoken"
+    assert (await (await start(served(chain(talk)))).send("go")).text == "only spoken"
 
 
-async def test_a_node_that_speaks_before_it_asks_is_not_heard_twice(start: Any, saver: Any) -> None:
-    model = _model("Let me think.", "Let me think.")
+async def test_the_text_of_a_node_before_its_question_is_not_repeated(start: Any, saver: Any) -> None:
+    model = model_of("Let me think.", "Let me think.")
 
     async def talk(state: MessagesState) -> dict[str, Any]:
         response = await model.ainvoke("go")
         return {"messages": [response, AIMessage(f"Then {interrupt('Sure?')}.")]}
 
-    engine = await start(_served(_builder(talk).compile(checkpointer=saver)))
+    engine = await start(served(chain(talk, checkpointer=saver)))
     task = await engine.send("go")
     assert (task.question, task.text) == ("Sure?", "Let me think.")
     assert (await engine.send("yes", task=task)).text == "Let me think.\n\nThen yes."
@@ -122,15 +101,15 @@ async def test_a_graph_that_shortens_its_conversation_answers_with_what_is_new(s
     async def trim(state: MessagesState) -> dict[str, Any]:
         return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state["messages"][-3:]]}
 
-    engine = await start(_served(_builder(talk, trim).compile(checkpointer=saver)))
+    engine = await start(served(chain(talk, trim, checkpointer=saver)))
     assert [(await engine.send("go", context="c")).text for _ in range(3)] == ["after 1", "after 3", "after 4"]
 
 
-async def test_the_same_words_twice_are_said_twice(start: Any) -> None:
+async def test_two_equal_messages_are_both_in_the_answer(start: Any) -> None:
     async def talk(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage("hello"), AIMessage("hello")]}
 
-    assert (await (await start(_served(_builder(talk).compile()))).send("go")).text == "hello\n\nhello"
+    assert (await (await start(served(chain(talk)))).send("go")).text == "hello\n\nhello"
 
 
 # -- the forms of messages ---------------------------------------------------------------------------------------------
@@ -148,7 +127,7 @@ async def test_nodes_may_give_messages_in_any_form(start: Any, form: Any, saver:
     async def talk(state: MessagesState) -> dict[str, Any]:
         return {"messages": form}
 
-    assert (await (await start(_served(_builder(talk).compile(checkpointer=saver)))).send("go")).text == "yo"
+    assert (await (await start(served(chain(talk, checkpointer=saver)))).send("go")).text == "yo"
 
 
 class Dicts(TypedDict):
@@ -162,7 +141,7 @@ async def test_a_graph_may_keep_its_messages_as_dicts(start: Any, saver: Any) ->
     def to_input(ctx: Any) -> Any:
         return {"messages": [{"role": "user", "content": ctx.text}]}
 
-    engine = await start(_served(_builder(talk, schema=Dicts).compile(checkpointer=saver), to_input=to_input))
+    engine = await start(served(chain(talk, schema=Dicts, checkpointer=saver), to_input=to_input))
     assert [(await engine.send("go", context="c")).text for _ in range(2)] == ["after 1", "after 3"]
 
 
@@ -179,8 +158,8 @@ async def test_the_author_may_give_messages_in_any_form(start: Any, form: Any, s
     async def talk(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(" ".join(message.text for message in state["messages"]))]}
 
-    graph = _builder(talk).compile(checkpointer=saver)
-    engine = await start(_served(graph, to_input=lambda _: {"messages": form}))
+    graph = chain(talk, checkpointer=saver)
+    engine = await start(served(graph, to_input=lambda _: {"messages": form}))
     assert (await engine.send("go", context="c")).text == "hello"
 
 
@@ -188,8 +167,8 @@ async def test_the_author_may_give_messages_in_any_form(start: Any, form: Any, s
 
 
 @pytest.mark.parametrize("deep", [False, True], ids=["in the graph", "in a graph within"])
-async def test_what_is_said_in_a_tool_is_not_streamed_whatever_its_node_is_called(deep: bool) -> None:
-    model = _model("thinking aloud")
+async def test_text_of_a_model_within_a_tool_is_not_streamed(deep: bool) -> None:
+    model = model_of("thinking aloud")
 
     @tool
     async def look() -> str:
@@ -197,18 +176,18 @@ async def test_what_is_said_in_a_tool_is_not_streamed_whatever_its_node_is_calle
         return (await model.ainvoke("go")).text
 
     async def call(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])]}
+        return {"messages": [AIMessage("Let me look.", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])]}
 
     async def answer(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage("Found it.")]}
 
-    graph = _builder(call, ToolNode([look]), answer).compile()
+    graph = chain(call, ToolNode([look]), answer)
     if deep:
-        graph = StateGraph(MessagesState).add_node("inner", graph).add_edge(START, "inner").compile()
-    async with Client(_served(graph)) as client:
+        graph = within(graph)
+    async with Client(served(graph)) as client:
         stream = client.stream("go")
         streamed = "".join([event.text async for event in stream])
-        assert (streamed, stream.task.text) == ("Found it.", "Found it.")
+        assert streamed == stream.task.text == "Let me look.\n\nFound it."
 
 
 # -- the graph's context -----------------------------------------------------------------------------------------------
@@ -226,7 +205,7 @@ async def test_the_graph_has_the_context_that_it_wants(start: Any, context: Any)
     async def talk(state: MessagesState, runtime: Runtime[Caller]) -> dict[str, Any]:
         return {"messages": [AIMessage(f"{runtime.context.name} {interrupt('Sure?')}")]}
 
-    engine = await start(_served(_builder(talk, context_schema=Caller).compile(), context=context))
+    engine = await start(served(chain(talk, context_schema=Caller), context=context))
     anna = CallContext(user=User("anna"))
     task = await engine.send("go", call=anna)
     assert (await engine.send("yes", task=task, call=anna)).text == "anna yes"

@@ -14,17 +14,12 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
+from unit.agents.langgraph.graphs import chain, served, within
 
 from dragoman import Agent, Part, State
 from dragoman.agents.langgraph.run import LangGraphRuns
 from dragoman.server.agent.base import Backend
 from dragoman.stores.sqlite.store import SqliteStore
-
-
-def _served(graph: Any) -> Agent:
-    runs = LangGraphRuns(graph)
-    agent = Agent("graph", Backend(runs.run, canceled=runs.canceled))
-    return agent
 
 
 def _asking(question: Any, **options: Any) -> Callable[..., Any]:
@@ -35,20 +30,12 @@ def _asking(question: Any, **options: Any) -> Callable[..., Any]:
     return ask
 
 
-def _graph(node: Any, **options: Any) -> Any:
-    async def begin(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [AIMessage("Well.")]}
-
-    builder = StateGraph(MessagesState)
-    builder.add_node("begin", begin)
-    builder.add_node("ask", node)
-    builder.add_edge(START, "begin")
-    builder.add_edge("begin", "ask")
-    return builder.compile(**options)
+async def begin(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [AIMessage("Well.")]}
 
 
 async def test_data_is_an_answer_too(start: Any) -> None:
-    engine = await start(_served(_graph(_asking({"question": "Where?", "choices": ["Porto"]}))))
+    engine = await start(served(chain(begin, _asking({"question": "Where?", "choices": ["Porto"]}))))
     task = await engine.send("go")
     assert task.question == "Where?"
     assert task.status.message.parts[1].data["value"] == {"question": "Where?", "choices": ["Porto"]}
@@ -57,10 +44,7 @@ async def test_data_is_an_answer_too(start: Any) -> None:
 
 
 async def test_an_interrupt_in_a_graph_within_the_graph_is_asked_once(start: Any) -> None:
-    builder = StateGraph(MessagesState)
-    builder.add_node("inner", _graph(_asking("Sure?")))
-    builder.add_edge(START, "inner")
-    engine = await start(_served(builder.compile()))
+    engine = await start(served(within(chain(begin, _asking("Sure?")))))
     task = await engine.send("go")
     assert (task.question, task.text) == ("Sure?", "Well.")
     assert (await engine.send("yes", task=task)).text == "Well.\n\nYou said 'yes'."
@@ -87,7 +71,7 @@ def _party() -> Any:
 
 
 async def test_several_interrupts_are_asked_one_after_the_other(start: Any) -> None:
-    engine = await start(_served(_party()))
+    engine = await start(served(_party()))
     task = await engine.send(None, parts=(Part(data={"party": "birthday"}),))
     assert task.question == "Does anna come?"
     task = await engine.send("yes", task=task)
@@ -97,7 +81,7 @@ async def test_several_interrupts_are_asked_one_after_the_other(start: Any) -> N
 
 
 async def test_several_interrupts_are_answered_at_once_by_their_ids(start: Any) -> None:
-    engine = await start(_served(_party()))
+    engine = await start(served(_party()))
     task = await engine.send(None, parts=(Part(data={"party": "birthday"}),))
     shown = [part.data for part in task.status.message.parts[1:]]
     answer = {one["id"]: one["value"].split()[1] for one in shown}
@@ -113,7 +97,7 @@ class Trip(BaseModel):
 
 
 async def test_an_answer_that_does_not_fit_is_asked_for_again(start: Any) -> None:
-    engine = await start(_served(_graph(_asking("How long?", response_schema=Trip))))
+    engine = await start(served(chain(begin, _asking("How long?", response_schema=Trip))))
     task = await engine.send("go")
     assert task.status.message.parts[1].data["schema"]["required"] == ["days"]
     task = await engine.send(None, parts=(Part(data={"days": "many"}),), task=task)
@@ -137,7 +121,7 @@ REQUEST = {
     ],
 )
 async def test_approvals_that_langchain_asks_for_are_given_in_its_words(start: Any, answer: Any, decision: Any) -> None:
-    engine = await start(_served(_graph(_asking(REQUEST))))
+    engine = await start(served(chain(begin, _asking(REQUEST))))
     task = await engine.send("go")
     assert task.question == 'May I call pay({"amount":3})?'
     task = await engine.send("hm", task=task)
@@ -147,15 +131,8 @@ async def test_approvals_that_langchain_asks_for_are_given_in_its_words(start: A
     assert task.text == f"Well.\n\nYou said { ({'decisions': [decision]})!r}."
 
 
-async def test_a_text_beside_data_is_the_reason_of_a_no(start: Any) -> None:
-    engine = await start(_served(_graph(_asking(REQUEST))))
-    task = await engine.send("go")
-    task = await engine.send("too much", parts=(Part(data={"approved": False}),), task=task)
-    assert task.text == f"Well.\n\nYou said { ({'decisions': [{'type': 'reject', 'message': 'too much'}]})!r}."
-
-
 async def test_a_file_alone_is_no_answer(start: Any) -> None:
-    engine = await start(_served(_graph(_asking("Which photo?"))))
+    engine = await start(served(chain(begin, _asking("Which photo?"))))
     task = await engine.send("go")
     task = await engine.send(None, parts=(Part(raw=b"1", media_type="image/png"),), task=task)
     assert task.question == "Which photo? Please answer with a text or with data."
@@ -170,7 +147,7 @@ async def test_a_breakpoint_asks_whether_to_go_on(start: Any, answer: str, state
     async def done(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage("Done.")]}
 
-    engine = await start(_served(_graph(done, interrupt_before=["ask"])))
+    engine = await start(served(chain(begin, done, interrupt_before=["done"])))
     task = await engine.send("go")
     assert task.question == "The graph has stopped at a breakpoint. Shall it go on?"
     task = await engine.send(answer, task=task)
@@ -181,10 +158,10 @@ async def test_a_breakpoint_asks_whether_to_go_on(start: Any, answer: str, state
 
 
 async def test_without_a_checkpointer_a_restart_loses_the_question_and_says_so(start: Any, tmp_path: Path) -> None:
-    engine = await start(_served(_graph(_asking("Sure?"))), store=SqliteStore(tmp_path / "t.db"))
+    engine = await start(served(chain(begin, _asking("Sure?"))), store=SqliteStore(tmp_path / "t.db"))
     task = await engine.send("go")
     await engine.connection.close()
-    engine = await start(_served(_graph(_asking("Sure?"))), store=SqliteStore(tmp_path / "t.db"))
+    engine = await start(served(chain(begin, _asking("Sure?"))), store=SqliteStore(tmp_path / "t.db"))
     task = await engine.send("yes", task=task)
     assert (task.state, task.status.message.text) == (
         State.FAILED,
@@ -193,7 +170,7 @@ async def test_without_a_checkpointer_a_restart_loses_the_question_and_says_so(s
 
 
 async def test_a_conversation_that_has_gone_on_does_not_take_an_old_answer(start: Any) -> None:
-    engine = await start(_served(_graph(_asking("Sure?"), checkpointer=InMemorySaver())))
+    engine = await start(served(chain(begin, _asking("Sure?"), checkpointer=InMemorySaver())))
     old = await engine.send("go", context="c")
     new = await engine.send("something else", context="c")
     assert (await engine.send("yes", task=old)).state is State.FAILED
@@ -202,7 +179,7 @@ async def test_a_conversation_that_has_gone_on_does_not_take_an_old_answer(start
 
 @pytest.mark.parametrize("end", ["answer", "cancel"])
 async def test_without_a_checkpointer_nothing_stays_in_the_process(start: Any, end: str) -> None:
-    runs = LangGraphRuns(_graph(_asking("Sure?")))
+    runs = LangGraphRuns(chain(begin, _asking("Sure?")))
     agent = Agent("graph", Backend(runs.run, canceled=runs.canceled))
     engine = await start(agent)
     task = await engine.send("go")

@@ -72,7 +72,7 @@ async def test_calls_that_nobody_will_answer_are_answered(start: Any, cancel: bo
     assert (await engine.send("third", context="c")).text.count("canceled") == 2
 
 
-async def test_what_was_done_beside_a_question_does_not_count(start: Any) -> None:
+async def test_results_beside_a_canceled_question_are_canceled(start: Any) -> None:
     engine = await start(Desk(ask, quick, apart=True).agent)
     task = await engine.send("first", context="c")
     assert task.question == "Sure?"

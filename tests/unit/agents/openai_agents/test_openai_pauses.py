@@ -44,45 +44,12 @@ async def test_tools_that_need_approval_pause_the_task(start: Any, bank: Any, tr
     assert traced == []
 
 
-async def test_an_agent_that_is_a_tool_may_ask_too(start: Any, made: Any, scripted: Any, tmp_path: Path) -> None:
-    @sdk.function_tool(needs_approval=True)
-    async def pay(amount: int) -> str:
-        return f"paid {amount}"
-
-    async def helping(items: list[Any]) -> AsyncIterator[Any]:
-        results = scripted.results(items)
-        yield results[0] if results else ("pay", {"amount": 3}, "c1")
-
-    async def speak(items: list[Any]) -> AsyncIterator[Any]:
-        results = scripted.results(items)
-        yield f"It has {results[0]}." if results else ("helper", {"input": "pay"}, "c2")
-
-    def agent() -> Agent:
-        helper = made(helping, tools=[pay]).as_tool("helper", "Helps.")
-        return _served(made(speak, tools=[helper]))
-
-    engine = await start(agent(), store=SqliteStore(tmp_path / "tasks.db"))
-    task = await engine.send("go")
-    assert task.question == 'May I call pay({"amount":3})?'
-    await engine.connection.close()
-    engine = await start(agent(), store=SqliteStore(tmp_path / "tasks.db"))
-    assert (await engine.send("yes", task=task)).text == "It has paid 3."
-
-
 async def test_one_data_part_answers_all_calls(start: Any, bank: Any) -> None:
     done: list[int] = []
     engine = await start(_served(bank(done)))
     task = await engine.send("pay")
     task = await engine.send(None, parts=(Part(data={"c1": False, "c2": {"approved": True}}),), task=task)
     assert (task.state, done) == (State.COMPLETED, [5])
-
-
-async def test_a_text_beside_data_is_the_reason_of_a_no(start: Any, bank: Any) -> None:
-    done: list[int] = []
-    engine = await start(_served(bank(done)))
-    task = await engine.send("pay")
-    task = await engine.send("too much", parts=(Part(data={"c1": False, "c2": True}),), task=task)
-    assert (task.text, done) == ('One moment.\n\nResults: ["too much", "paid 5"]', [5])
 
 
 # -- what is kept ------------------------------------------------------------------------------------------------------

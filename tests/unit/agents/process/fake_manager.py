@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman import Agent
 from dragoman.agents.process.events import Callback, Event
+from dragoman.agents.process.run import SessionRuns
 from dragoman.agents.process.session import ProgramSession
+from dragoman.server.agent.base import Backend
 
 
 class Manager:
@@ -30,3 +33,9 @@ class Manager:
     @property
     def sessions(self) -> list[str]:
         return [session.id for session, _, _ in self.started]
+
+
+def agent_of(manager: Any, **options: Any) -> Agent:
+    """An agent whose programs this manager has."""
+    runs = SessionRuns(manager, agent_id="fox", project_id="forest", **options)
+    return Agent("fox", Backend(runs.run, prepare=runs.prepare, canceled=runs.canceled, close=runs.close))

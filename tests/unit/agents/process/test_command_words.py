@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("sign", ["|", ">", "<", ">>", "&&", "||", ";", "&", "2>&1"])
-def test_a_sign_that_only_a_shell_understands_is_told(sign: str) -> None:
+def test_a_shell_operator_is_refused_with_what_to_use(sign: str) -> None:
     with pytest.raises(ConfigError) as caught:
         program_spec(f"wc -w {sign} sort")
     assert str(caught.value) == (f"command: no shell runs this, so `{sign}` means nothing: use sh -c '…', or a script")
@@ -91,7 +91,7 @@ def test_only_words_that_must_be_paths_are_paths(place: Path, command: str, chan
     assert resolve_paths(words, place) == expected
 
 
-def test_whatever_a_word_is_it_is_no_error(place: Path) -> None:
+def test_no_word_of_a_command_raises(place: Path) -> None:
     words = ["cat", "a/\0", "x/" * 5000, "", "-/"]
     assert resolve_paths(words, place) == words
 
@@ -115,7 +115,7 @@ def test_a_home_folder_is_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ("command", "missing"),
     [("python agnt.py", "agnt.py"), ("sh ./no.sh x", "no.sh"), ("perl sub/no.pl", "sub/no.pl"), ("node -r x no", "no")],
 )
-def test_a_script_that_is_not_there_is_told(
+def test_a_missing_script_is_an_error_with_its_path(
     place: Path, monkeypatch: pytest.MonkeyPatch, command: str, missing: str
 ) -> None:
     monkeypatch.chdir(place)

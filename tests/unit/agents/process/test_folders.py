@@ -61,7 +61,7 @@ def test_folders_with_a_home_stay(tmp_path: Path) -> None:
     assert folder.is_dir()
 
 
-def test_a_home_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_created_raises(tmp_path: Path) -> None:
     (tmp_path / "sessions").touch()
     with pytest.raises(OSError, match="sessions"):
         SessionFolders(tmp_path / "sessions").folder_of("s-1")
@@ -158,7 +158,7 @@ def test_only_so_many_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(scan(tmp_path)) == 5
 
 
-def test_what_is_new_or_not_as_it_was_has_changed(tmp_path: Path) -> None:
+def test_new_and_modified_files_have_changed(tmp_path: Path) -> None:
     for name in ("same.txt", "longer.txt", "touched.txt", "gone.txt"):
         (tmp_path / name).write_text("x")
     age(tmp_path)
@@ -196,7 +196,7 @@ def test_a_file_is_a_part_under_its_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gone.txt", "sub", "link.txt", "pipe", "", "."])
-def test_what_is_no_file_is_no_part(tmp_path: Path, name: str) -> None:
+def test_a_path_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.txt").touch()
     (tmp_path / "sub").mkdir()
     (tmp_path / "link.txt").symlink_to("a.txt")
@@ -206,7 +206,7 @@ def test_what_is_no_file_is_no_part(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.skipif(os.uname().sysname == "Darwin", reason="names of files are text there")
-def test_a_name_that_is_no_text_is_told_as_one(tmp_path: Path) -> None:
+def test_a_file_name_that_is_no_text_is_replaced_by_one(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_bytes(b"x")
     [name] = scan(tmp_path)
     assert file_part(tmp_path, name).filename == "caf?.txt"
@@ -294,14 +294,14 @@ def test_nothing_is_written_through_what_a_program_has_left(tmp_path: Path) -> N
     assert not outside.exists()
 
 
-def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_saving_into_a_folder_that_is_gone_raises(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="inbox"):
         save_files(tmp_path / "gone", [file("a.txt")])
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text() | st.sampled_from(["..", ".", "/", "a/../..", "\\", "~", "link", "../folder"]), max_size=5))
-def test_whatever_files_are_called_nothing_is_written_outside_the_folder(names: list[str]) -> None:
+def test_no_file_name_leads_outside_the_folder(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "folder")
         inbox = folder / "inbox"

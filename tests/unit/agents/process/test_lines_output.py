@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dragoman.agents.lines import LineTooLongError
 from dragoman.agents.process import events, outputs
 from dragoman.agents.process.events import Event
-from dragoman.agents.process.outputs import JsonLines, LinesOutput, TextOutput, output_of
+from dragoman.agents.process.outputs import JsonLines, LinesOutput
 
 
 class Lines:
@@ -46,7 +46,7 @@ def test_a_last_line_without_an_end_counts_and_then_the_reader_ends() -> None:
     assert list(output.close()) == [events.text("two"), events.result("over")]
 
 
-def test_the_reader_ends_also_when_nothing_came() -> None:
+def test_the_reader_ends_also_without_any_input() -> None:
     assert list(LinesOutput(Lines()).close()) == [events.result("over")]
 
 
@@ -95,18 +95,9 @@ def test_a_later_line_of_one_chunk_may_not_be_longer_either(chunk: bytes, monkey
         texts_of(LinesOutput(Lines()), chunk)
 
 
-def test_what_was_too_long_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_was_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_LINE_BYTES", 10)
     output = LinesOutput(Lines())
     with pytest.raises(LineTooLongError):
         texts_of(output, b"x" * 11)
     assert list(output.close()) == [events.result("over")]
-
-
-def test_a_program_is_read_as_its_recipe_says() -> None:
-    assert isinstance(output_of("text", interactive=False, reader=None), TextOutput)
-    lines = output_of("jsonl", interactive=False, reader=None)
-    assert list(lines.feed(b'{"text": "a"}\n')) == [events.text("a")]
-    own = output_of("text", interactive=False, reader=Lines)
-    assert list(own.feed(b"a\n")) == [events.text("a")]
-    assert list(own.close()) == [events.result("over")]

@@ -10,7 +10,7 @@ from dragoman.agents.process.spec import ProgramLimits, limits_of
 from dragoman.errors import ConfigError
 
 
-def test_who_says_nothing_gets_the_usual_limits() -> None:
+def test_the_default_limits() -> None:
     assert limits_of(None) == limits_of({}) == ProgramLimits()
     usual = ProgramLimits()
     assert (usual.output, usual.artifacts, usual.inactivity) == (10_000_000, 10_000_000, 1800)
@@ -61,13 +61,13 @@ def test_where_no_limit_makes_no_sense_0_is_refused(name: str) -> None:
     ],
     ids=range(16),
 )
-def test_what_is_no_such_number_is_told(name: str, value: Any) -> None:
+def test_a_value_that_is_no_limit_is_refused(name: str, value: Any) -> None:
     kind = "a whole number" if name == "cpu" else "a number"
     with pytest.raises(ConfigError, match=f"limits: {name} is {kind}, 0 or more, not "):
         limits_of({name: value})
 
 
-def test_a_limit_that_does_not_exist_is_told_with_the_nearest() -> None:
+def test_an_unknown_limit_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"there is no limit `inactive`; did you mean `inactivity`\?"):
         limits_of({"inactive": 5})
     with pytest.raises(ConfigError, match="there is no limit `xyz`; there are cpu, memory, "):

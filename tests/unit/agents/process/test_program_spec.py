@@ -37,7 +37,7 @@ def test_a_command_has_at_least_one_word(command: Any) -> None:
         program_spec(command)
 
 
-def test_a_quote_that_does_not_end_is_told() -> None:
+def test_a_quote_that_does_not_end_is_refused() -> None:
     with pytest.raises(ConfigError, match="command: No closing quotation in `my-agent 'oh`"):
         program_spec("my-agent 'oh")
 
@@ -60,13 +60,13 @@ def test_it_is_called_by_the_program_that_is_meant() -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_wrong_option_is_told(options: dict[str, Any], reason: str) -> None:
+def test_a_wrong_option_is_refused_with_the_reason(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         program_spec("cat", **options)
     assert reason in str(caught.value)
 
 
-def test_a_home_that_nobody_has_is_told() -> None:
+def test_the_home_of_an_unknown_user_is_refused() -> None:
     with pytest.raises(ConfigError, match="there is no home folder for ~nobody-of-that-name/agent"):
         program_spec("~nobody-of-that-name/agent")
 
@@ -162,7 +162,7 @@ def test_a_prompt_is_as_long_as_an_argument_may_be() -> None:
         spec.argv("é" * (MAX_ARGUMENT_BYTES // 2 + 1))  # what counts is bytes
 
 
-def test_what_counts_is_the_word_with_the_prompt_and_no_other() -> None:
+def test_the_length_limit_is_for_the_word_with_the_prompt() -> None:
     prompt = "x" * (MAX_ARGUMENT_BYTES - 10)
     assert program_spec(["python", "-c", "#" * 100_000, "{prompt}"]).argv(prompt)[-1] == prompt
     with pytest.raises(Rejected, match="too long"):
@@ -179,7 +179,7 @@ def test_what_counts_is_the_word_with_the_prompt_and_no_other() -> None:
         ("say {prompt}", {"output": "jsonl"}, True),
     ],
 )
-def test_a_program_can_be_told_more_when_its_input_stays_open(command: str, options: Any, keeps: bool) -> None:
+def test_a_program_accepts_more_input_when_its_input_stays_open(command: str, options: Any, keeps: bool) -> None:
     assert program_spec(command, **options).keeps_input is keeps
 
 
@@ -227,12 +227,12 @@ def test_a_program_is_found_on_the_path_it_will_have(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["no-such-program-here", "./no-such", "/no/such", ""])
-def test_a_program_that_is_not_there_is_told(name: str, tmp_path: Path) -> None:
+def test_a_missing_program_fails_with_its_name(name: str, tmp_path: Path) -> None:
     with pytest.raises(Failed, match=f"there is no `{name}`"):
         program_spec("cat").executable(name, tmp_path)
 
 
-def test_what_cannot_be_run_is_told_before_anybody_calls(tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_run_is_refused_before_the_first_call(tmp_path: Path) -> None:
     (tmp_path / "my agent.sh").touch(mode=0o644)
     with pytest.raises(ConfigError) as caught:
         program_spec([f"{tmp_path}/my agent.sh"]).check()

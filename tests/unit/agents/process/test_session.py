@@ -7,25 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.agents.process.fake_manager import Manager
+from unit.agents.process.fake_manager import Manager, agent_of
 
-from dragoman import Agent, Client, Part, User
+from dragoman import Client, Part, User
 from dragoman.agents.process import events
 from dragoman.agents.process.events import Event
 from dragoman.agents.process.folders import SessionFolders
-from dragoman.agents.process.run import CONVERSATION_RESET, SessionRuns
+from dragoman.agents.process.run import CONVERSATION_RESET
 from dragoman.agents.process.session import ProgramSession, new_session, title_of
 from dragoman.engine.call import CallContext
 from dragoman.model.state import State
-from dragoman.server.agent.base import Backend
 
 ADA, BOB = CallContext(user=User("ada")), CallContext(user=User("bob"))
 EXITED = events.exited()
-
-
-def agent_of(manager: Any, **options: Any) -> Agent:
-    runs = SessionRuns(manager, agent_id="fox", project_id="forest", **options)
-    return Agent("fox", Backend(runs.run, prepare=runs.prepare, canceled=runs.canceled, close=runs.close))
 
 
 @pytest.mark.requirement("S3-39")
@@ -37,13 +31,10 @@ def test_the_session_of_a_task_comes_from_an_agent_and_has_not_begun() -> None:
     assert (session.folder, session.created_ms) == (Path("/x"), 5)
 
 
-def test_a_session_is_called_by_the_beginning_of_its_message() -> None:
+def test_a_session_is_called_by_the_beginning_of_its_message_and_keeps_all_of_it() -> None:
     assert title_of("x" * 50) == "A2A Task: " + "x" * 50
     assert title_of("é" * 51) == "A2A Task: " + "é" * 50
     assert title_of("") == "A2A Task: "
-
-
-def test_a_session_keeps_the_whole_message() -> None:
     assert new_session("s", agent_id="a", project_id="p", message="x" * 500).initial_prompt == "x" * 500
 
 
@@ -124,7 +115,7 @@ async def test_a_folder_in_which_nothing_was_left_is_removed(tmp_path: Path) -> 
     assert not session.folder.exists()
 
 
-async def test_what_a_program_remembers_is_told_to_the_next_of_the_conversation() -> None:
+async def test_the_conversation_id_of_a_program_is_passed_to_the_next_program() -> None:
     manager = Manager(events.result("hi", remembers="abc"), EXITED)
     async with Client(agent_of(manager)) as client:
         first = await client.send("one")
@@ -161,7 +152,7 @@ async def test_a_conversation_that_a_program_cannot_go_on_with_begins_afresh(
     assert [options["remembered"] for _, _, options in manager.started] == [None, "abc", next_time]
 
 
-async def test_a_conversation_that_has_never_been_one_is_not_said_to_be_lost() -> None:
+async def test_the_first_message_of_a_conversation_is_not_reported_as_lost() -> None:
     async with Client(agent_of(Manager(events.error("exit code 1", "exit")))) as client:
         assert (await client.send("one")).error == "exit code 1"
 
@@ -217,7 +208,7 @@ async def test_a_task_is_submitted_until_its_session_is_there_and_then_working(s
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["function", "coroutine"])
-async def test_who_makes_sessions_may_give_another(is_async: bool) -> None:
+async def test_create_session_may_return_another_session(is_async: bool) -> None:
     other = ProgramSession(id="mine", agent_id="fox", project_id=None, name="n", initial_prompt="p")
 
     def create(session: ProgramSession) -> ProgramSession:
@@ -263,7 +254,7 @@ async def test_only_so_many_work_at_once_and_the_others_are_submitted(start: Any
     assert (await engine.get(tasks[2])).state is State.CANCELED
 
 
-async def test_who_waits_for_an_answer_takes_no_place() -> None:
+async def test_a_task_that_waits_for_an_answer_takes_no_place() -> None:
     manager = Manager(events.ask("How many days?"))
     async with Client(agent_of(manager, max_running=1)) as client:
         for _ in range(3):

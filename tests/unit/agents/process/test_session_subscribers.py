@@ -22,7 +22,7 @@ class Listener:
         self.received.append((session_id, event["type"]))
 
 
-def test_a_listener_hears_its_own_session_and_no_other() -> None:
+def test_a_listener_receives_events_of_its_own_session_only() -> None:
     announcer, listener = SessionSubscribers(), Listener()
     announcer.subscribe("one", listener)
     announcer.emit("two", events.text("not for it"))
@@ -39,7 +39,7 @@ def test_a_session_without_listeners_can_say_what_it_wants() -> None:
 @pytest.mark.parametrize(
     "end", [events.exited(), events.stopped(), events.error("no")], ids=lambda event: event["type"]
 )
-def test_the_end_is_told_and_then_everybody_is_dropped(end: events.Event) -> None:
+def test_the_end_of_a_session_is_sent_and_then_all_listeners_are_dropped(end: events.Event) -> None:
     announcer, listener = SessionSubscribers(), Listener()
     announcer.subscribe("one", listener)
     announcer.emit("one", events.started())
@@ -49,7 +49,7 @@ def test_the_end_is_told_and_then_everybody_is_dropped(end: events.Event) -> Non
     assert len(announcer) == 0
 
 
-def test_who_comes_late_to_a_session_at_work_learns_at_once_that_it_is() -> None:
+def test_a_late_subscriber_of_a_working_session_receives_thinking_at_once() -> None:
     announcer, early, late, later = SessionSubscribers(), Listener(), Listener(), Listener()
     announcer.subscribe("one", early)
     announcer.emit("one", events.started())
@@ -61,7 +61,7 @@ def test_who_comes_late_to_a_session_at_work_learns_at_once_that_it_is() -> None
     assert early.received == [("one", "session_started"), ("one", "session_exited")]
 
 
-def test_a_listener_that_fails_keeps_nobody_else_from_hearing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_listener_does_not_keep_events_from_others(caplog: pytest.LogCaptureFixture) -> None:
     def broken(session_id: str, event: events.Event) -> None:
         raise RuntimeError("out of paper")
 
@@ -77,7 +77,7 @@ def test_a_listener_that_fails_keeps_nobody_else_from_hearing(caplog: pytest.Log
     assert [record.message for record in caplog.records] == ["a listener of session one failed"] * 3
 
 
-def test_a_listener_may_leave_while_it_is_told() -> None:
+def test_a_listener_may_unsubscribe_during_an_event() -> None:
     announcer, other, received = SessionSubscribers(), Listener(), list[str]()
 
     def once(session_id: str, event: events.Event) -> None:
@@ -92,7 +92,7 @@ def test_a_listener_may_leave_while_it_is_told() -> None:
     assert len(other.received) == 2
 
 
-def test_a_listener_may_bring_another_while_it_is_told() -> None:
+def test_a_listener_may_subscribe_another_during_an_event() -> None:
     announcer, other = SessionSubscribers(), Listener()
     announcer.subscribe("one", lambda *_: announcer.subscribe("one", other))
     announcer.emit("one", events.text("a"))
@@ -101,7 +101,7 @@ def test_a_listener_may_bring_another_while_it_is_told() -> None:
     assert other.received == [("one", "text")]
 
 
-def test_the_last_who_leaves_takes_the_session_along() -> None:
+def test_unsubscribing_the_last_listener_removes_the_session() -> None:
     announcer, listener = SessionSubscribers(), Listener()
     leaves = [announcer.subscribe("one", listener), announcer.subscribe("one", listener)]
     leaves[0]()
@@ -110,7 +110,7 @@ def test_the_last_who_leaves_takes_the_session_along() -> None:
     assert len(announcer) == 0
 
 
-def test_leaving_twice_takes_nobody_else_along() -> None:
+def test_unsubscribing_twice_removes_no_other_listener() -> None:
     announcer, listener = SessionSubscribers(), Listener()
     leave = announcer.subscribe("one", listener)
     announcer.subscribe("one", listener)
@@ -120,7 +120,7 @@ def test_leaving_twice_takes_nobody_else_along() -> None:
     assert listener.received == [("one", "text")]
 
 
-def test_leaving_a_session_that_has_ended_does_not_leave_the_next_one() -> None:
+def test_unsubscribing_from_an_ended_session_keeps_listeners_of_the_next() -> None:
     announcer, listener = SessionSubscribers(), Listener()
     leave = announcer.subscribe("one", listener)
     announcer.emit("one", events.exited())
@@ -130,7 +130,7 @@ def test_leaving_a_session_that_has_ended_does_not_leave_the_next_one() -> None:
     assert listener.received == [("one", "session_exited"), ("one", "text")]
 
 
-async def test_who_tells_learns_whom_to_wait_for() -> None:
+async def test_emitting_returns_what_to_wait_for() -> None:
     announcer, room = SessionSubscribers(), asyncio.get_running_loop().create_future()
     announcer.subscribe("one", lambda *_: room)
     announcer.subscribe("one", lambda *_: "no need")

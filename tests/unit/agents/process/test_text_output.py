@@ -33,7 +33,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 @given(st.text(), st.lists(st.integers(0, 1000)), st.booleans())
-def test_a_text_that_is_cut_anywhere_is_told_whole_but_for_the_line_ends_at_its_end(
+def test_a_text_cut_anywhere_is_passed_on_whole_without_its_last_line_ends(
     text: str, places: list[int], interactive: bool
 ) -> None:
     assert "".join(whole(*cut(text.encode(), places), interactive=interactive)) == text.rstrip("\n")
@@ -53,7 +53,7 @@ def test_text_is_passed_on_as_it_comes() -> None:
     assert texts_of(output, b"two\nthree") == ["two\nthree"]
 
 
-def test_a_character_in_two_pieces_is_told_once_it_is_whole() -> None:
+def test_a_character_in_two_chunks_is_passed_on_once_it_is_whole() -> None:
     euro = "€".encode()
     output = TextOutput()
     assert texts_of(output, b"5 " + euro[:1]) == ["5 "]
@@ -61,7 +61,7 @@ def test_a_character_in_two_pieces_is_told_once_it_is_whole() -> None:
     assert texts_of(output, euro[2:]) == ["€"]
 
 
-def test_half_a_character_at_the_end_is_told_as_one_that_is_missing() -> None:
+def test_half_a_character_at_the_end_becomes_a_replacement_character() -> None:
     assert whole(b"5 ", "€".encode()[:2]) == ["5 ", "\ufffd"]
 
 
@@ -108,42 +108,34 @@ def test_after_a_question_before_everything_else_the_text_begins_with_a_word() -
     assert texts_of(output, b"Hello\n", b"Bob\n") == ["Hello", "\nBob"]
 
 
-def test_a_line_that_is_finished_in_pieces_is_told() -> None:
+def test_a_line_in_several_chunks_is_passed_on_when_it_ends() -> None:
     output = TextOutput(interactive=True)
     assert texts_of(output, b"He", b"llo", b"\nnext") == ["Hello"]
     assert [event["text"] for event in output.close()] == ["\nnext"]
 
 
-def test_what_was_a_question_is_not_told_again_as_text() -> None:
+def test_a_question_is_not_repeated_as_text() -> None:
     output = TextOutput(interactive=True)
     texts_of(output, b"Your name? ")
     question(output)
     assert list(output.close()) == []
 
 
-def test_the_question_is_the_line_that_is_not_finished_before_all_else() -> None:
+@pytest.mark.parametrize(
+    ("pieces", "murmur", "expected"),
+    [
+        ([b"Which one\n", b"a or b? "], "on stderr", "a or b?"),
+        ([b"2\n"], ">>> ", ">>>"),
+        ([b"Hello\r\nWhat is your name?\r\n\n"], "", "What is your name?"),
+        ([], "", DEFAULT_QUESTION),
+        ([b"   "], " \n", DEFAULT_QUESTION),
+    ],
+    ids=["the unfinished line", "else the prompt on stderr", "else the last line", "nothing", "only blanks"],
+)
+def test_where_the_question_of_a_program_stands(pieces: list[bytes], murmur: str, expected: str) -> None:
     output = TextOutput(interactive=True)
-    texts_of(output, b"Which one\n", b"a or b? ")
-    assert question(output, "on stderr") == "a or b?"
-
-
-def test_a_prompt_on_stderr_is_the_question_when_no_line_is_open() -> None:
-    output = TextOutput(interactive=True)
-    texts_of(output, b"2\n")
-    assert question(output, ">>> ") == ">>>"
-
-
-def test_else_the_question_is_the_last_line() -> None:
-    output = TextOutput(interactive=True)
-    assert texts_of(output, b"Hello\r\nWhat is your name?\r\n\n") == ["Hello\r\nWhat is your name?\r"]
-    assert question(output) == "What is your name?"
-
-
-def test_a_program_that_says_nothing_still_waits_for_input() -> None:
-    output = TextOutput(interactive=True)
-    assert question(output) == DEFAULT_QUESTION
-    texts_of(output, b"   ")
-    assert question(output, " \n") == DEFAULT_QUESTION
+    texts_of(output, *pieces)
+    assert question(output, murmur) == expected
 
 
 def test_a_line_is_a_question_only_once() -> None:

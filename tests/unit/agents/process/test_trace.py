@@ -88,7 +88,7 @@ async def test_an_interactive_program_keeps_the_trace_of_the_task_that_started_i
         {"traceparent": PARENT["traceparent"].upper().replace("0", "A")},
     ],
 )
-def test_what_is_no_trace_is_not_passed_on(headers: dict[str, str]) -> None:
+def test_an_invalid_trace_is_not_passed_on(headers: dict[str, str]) -> None:
     trace.extract(headers)
     environment = program_spec("cat").environment({})
     trace.extract({})
@@ -96,7 +96,7 @@ def test_what_is_no_trace_is_not_passed_on(headers: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("baggage", ["a\0b", "a\nb", "x" * 8193, ""])
-def test_what_no_variable_should_hold_is_left_out(baggage: str) -> None:
+def test_baggage_that_no_variable_should_hold_is_left_out(baggage: str) -> None:
     trace.extract({**PARENT, "baggage": baggage})
     environment = program_spec("cat").environment({})
     trace.extract({})
@@ -109,6 +109,6 @@ def test_the_trace_of_the_task_goes_before_that_which_the_owner_sets() -> None:
     assert {name: environment[name] for name in VARIABLES} == VARIABLES
 
 
-def test_what_the_owner_sets_on_purpose_is_there_without_a_trace() -> None:
+def test_a_trace_variable_set_by_the_owner_is_kept_without_a_trace() -> None:
     environment: Any = program_spec("cat", env=["TRACEPARENT=mine"]).environment({})
     assert environment["TRACEPARENT"] == "mine"

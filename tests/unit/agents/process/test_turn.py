@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.agents.process.fake_manager import Manager
+from unit.agents.process.fake_manager import Manager, agent_of
 
-from dragoman import Agent, Client, Part
+from dragoman import Client, Part
 from dragoman.agents.process import events
 from dragoman.agents.process.events import Callback, Event
 from dragoman.agents.process.folders import SessionFolders
-from dragoman.agents.process.run import SessionRuns
 from dragoman.agents.process.session import ProgramSession
 from dragoman.agents.process.turn import PROGRAM_ENDED
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.outputs import parts_of
 from dragoman.model.state import State
-from dragoman.server.agent.base import Backend
 
 EXITED = events.exited()
 
@@ -75,11 +73,6 @@ class Talking(Stopping):
         self.say_of(session.id, *self.answers)
 
 
-def agent_of(manager: Any, **options: Any) -> Agent:
-    runs = SessionRuns(manager, agent_id="fox", project_id="forest", **options)
-    return Agent("fox", Backend(runs.run, prepare=runs.prepare, canceled=runs.canceled, close=runs.close))
-
-
 async def task_of(*output: Event, folder: Path | None = None, text: str = "go", **options: Any) -> Any:
     """The task that ends with what a program says."""
     folders = None if folder is None else SessionFolders(folder)
@@ -94,23 +87,17 @@ async def task_of(*output: Event, folder: Path | None = None, text: str = "go", 
 @pytest.mark.parametrize(
     "content",
     [
-        "Hi there",
-        [{"type": "text", "text": "Hi there"}],
-        [{"type": "tool_use"}, "x", {"type": "text", "text": "Hi there"}],
+        {"message": {"content": "Hi there"}},
+        {"message": {"content": [{"type": "text", "text": "Hi there"}]}},
+        {"message": {"content": [{"type": "tool_use"}, "x", {"type": "text", "text": "Hi there"}]}},
+        {"content": "Hi there"},
     ],
-    ids=["text", "blocks", "other blocks"],
+    ids=["text", "blocks", "other blocks", "in the event itself"],
 )
 async def test_a_message_of_the_agent_is_a_result_by_itself(content: Any) -> None:
-    output = {"type": "assistant", "message": {"content": content}}
-    task = await task_of(output, EXITED)
+    task = await task_of({"type": "assistant", **content}, EXITED)
     assert task.state is State.COMPLETED
     assert [artifact.text for artifact in task.artifacts] == ["Hi there"]
-
-
-@pytest.mark.requirement("S3-43")
-async def test_the_content_of_an_agent_s_message_may_be_in_the_event_itself() -> None:
-    task = await task_of({"type": "assistant", "content": "Hi there"}, EXITED)
-    assert (task.state, task.text) == (State.COMPLETED, "Hi there")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +135,7 @@ async def test_an_event_that_says_nothing_is_passed_over(event: Event) -> None:
     ],
     ids=["alone", "as streamed", "not as streamed", "as said", "not as said", "as said last"],
 )
-async def test_the_answer_is_told_once(output: list[Event], texts: list[str]) -> None:
+async def test_the_answer_is_reported_once(output: list[Event], texts: list[str]) -> None:
     task = await task_of(*output, EXITED)
     assert [artifact.text for artifact in task.artifacts] == texts
 
@@ -381,7 +368,7 @@ async def test_an_answer_to_a_program_that_has_gone_fails(pid: int | None) -> No
     assert (manager.lines, manager.stopped) == ([], [])
 
 
-async def test_a_manager_whose_programs_cannot_be_told_more_is_given_the_answer_anew() -> None:
+async def test_an_answer_starts_a_new_program_where_programs_accept_no_more_input() -> None:
     manager = Manager(events.ask("How many days?"))
     async with Client(agent_of(manager)) as client:
         asked = await client.send("Plan a trip")
@@ -395,7 +382,7 @@ async def test_a_manager_whose_programs_cannot_be_told_more_is_given_the_answer_
     ]
 
 
-async def test_whoever_cannot_be_asked_is_told_what_the_program_wants(start: Any) -> None:
+async def test_a_question_fails_the_task_of_a_caller_who_cannot_be_asked(start: Any) -> None:
     manager = Talking(events.ask("How many days?"))
     task = await (await start(agent_of(manager))).send("go", call=CallContext(asks=False))
     assert (task.state, task.error) == (
@@ -405,23 +392,18 @@ async def test_whoever_cannot_be_asked_is_told_what_the_program_wants(start: Any
     assert len(manager.stopped) == 1
 
 
-async def test_a_question_that_is_canceled_ends_the_program_that_asked(start: Any, until: Any) -> None:
+@pytest.mark.parametrize("is_another", [False, True], ids=["still there", "another since"])
+async def test_canceling_a_question_ends_the_program_that_asked_and_no_other(
+    start: Any, until: Any, turns: Any, is_another: bool
+) -> None:
     manager = Talking(events.ask("How many days?"))
     engine = await start(agent_of(manager))
     asked = await engine.send("go")
+    if is_another:
+        manager.open = 8
     await engine.cancel(asked)
-    await until(lambda: manager.stopped)
-    assert manager.stopped == [(manager.sessions[0], "the task was canceled")]
-
-
-async def test_a_question_that_is_canceled_ends_no_other_program(start: Any, turns: Any) -> None:
-    manager = Talking(events.ask("How many days?"))
-    engine = await start(agent_of(manager))
-    asked = await engine.send("go")
-    manager.open = 8
-    await engine.cancel(asked)
-    await turns()
-    assert manager.stopped == []
+    await (turns() if is_another else until(lambda: manager.stopped))
+    assert manager.stopped == ([] if is_another else [(manager.sessions[0], "the task was canceled")])
 
 
 async def test_a_program_that_goes_on_takes_the_next_message_of_its_conversation() -> None:

@@ -36,26 +36,6 @@ def _contents(messages: list[ModelMessage], kind: str) -> list[Any]:
 # -- text --------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_said_before_and_after_a_tool_call_is_set_apart_and_the_call_is_hidden(start: Any) -> None:
-    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
-        if _contents(messages, "tool-return"):
-            yield "It is "
-            yield "sunny."
-        else:
-            yield "Let me look."
-            yield {1: DeltaToolCall("weather", "{}", tool_call_id="c1")}
-
-    agent = _agent(model)
-
-    @agent.tool_plain
-    async def weather() -> str:
-        return "sunny"
-
-    task = await (await start(_served(agent))).send("how is it?")
-    assert task.text == "Let me look.\n\nIt is sunny."
-    assert len(task.artifacts) == 1
-
-
 async def test_the_parts_of_a_message_reach_the_model(start: Any) -> None:
     seen: list[Any] = []
 
@@ -122,9 +102,6 @@ async def test_a_failed_turn_is_not_remembered(start: Any) -> None:
     await engine.send("one", context="c")
     assert (await engine.send("bad", context="c")).state is State.FAILED
     assert (await engine.send("two", context="c")).text == '[["one"], ["two"]]'
-
-
-# -- dependencies ------------------------------------------------------------------------------------------------------
 
 
 # -- pauses ------------------------------------------------------------------------------------------------------------

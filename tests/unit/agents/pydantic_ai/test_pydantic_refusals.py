@@ -50,26 +50,22 @@ async def test_an_answer_that_is_refused_is_taken_back(start: Any) -> None:
     assert (await engine.send("go", context="c")).text == "fine"
 
 
-async def test_what_was_said_before_a_call_stays(start: Any) -> None:
-    agent = _saying(["Let me look.", CALL], ["a bad secret"], ["It is sunny."])
-
-    @agent.tool_plain
-    async def look() -> str:
-        return "sunny"
-
-    assert (await (await start(_served(agent))).send("go")).text == "Let me look.\n\nIt is sunny."
-
-
-async def test_an_agent_that_finds_no_good_answer_leaves_none(start: Any) -> None:
-    agent = _saying(["Let me look.", CALL], ["a bad secret"], ["as bad"])
+@pytest.mark.parametrize(
+    ("last", "state", "text"),
+    [("It is sunny.", State.COMPLETED, "Let me look.\n\nIt is sunny."), ("as bad", State.FAILED, "Let me look.")],
+    ids=["a good answer", "no good answer"],
+)
+async def test_text_before_a_tool_call_is_kept_and_refused_answers_are_not(
+    start: Any, last: str, state: State, text: str
+) -> None:
+    agent = _saying(["Let me look.", CALL], ["a bad secret"], [last])
 
     @agent.tool_plain
     async def look() -> str:
         return "sunny"
 
     task = await (await start(_served(agent))).send("go")
-    assert task.state is State.FAILED
-    assert [artifact.text for artifact in task.artifacts] == ["Let me look."]
+    assert (task.state, [artifact.text for artifact in task.artifacts]) == (state, [text])
 
 
 async def test_a_refused_answer_is_gone_while_the_task_waits_and_after(start: Any) -> None:
@@ -107,7 +103,7 @@ async def test_a_text_that_may_be_the_output_is_streamed(output_type: Any) -> No
         assert stream.task.text == "Hello there."
 
 
-async def test_what_a_tool_keeps_beside_its_result_is_no_trouble(start: Any) -> None:
+async def test_objects_beside_the_result_of_a_tool_are_ignored(start: Any) -> None:
     seen: list[Any] = []
     agent = _saying(["", CALL], ["done"], ["again"])
 

@@ -81,7 +81,7 @@ def test_a_text_that_was_cut_in_the_middle_of_a_character_is_still_read() -> Non
     assert read("claude", [broken]) == [{"type": "result", "result": "well \ufffd done"}]
 
 
-def test_what_is_done_with_a_tool_is_told_in_one_short_line() -> None:
+def test_a_tool_call_is_reported_in_one_short_line() -> None:
     block = {"type": "tool_use", "name": "Write", "input": {"text": "a\x1b[31m\n" * 100_000}}
     line = json.dumps({"type": "assistant", "message": {"content": [block]}}).encode()
 

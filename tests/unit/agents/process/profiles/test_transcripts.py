@@ -136,7 +136,7 @@ def test_a_run_has_one_end_whatever_follows(name: str) -> None:
     assert len(ends) == 1
 
 
-def test_what_was_said_last_is_the_answer_of_a_program_that_ends_without_one() -> None:
+def test_the_last_text_is_the_answer_of_a_program_that_ends_without_one() -> None:
     lines = (FOLDER / "claude_plain.jsonl").read_bytes().splitlines()[:-1]
 
     assert events_of("claude", lines) == [result("Four.", remembers=CLAUDE + "11")]

@@ -1,8 +1,9 @@
-"""One end of a pipe in the hands of an event loop."""
+"""The pipes of a program: where the system has no more of them, and one end in the hands of an event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +11,35 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from dragoman.agents.process.guard.spawner import PipeEnd
+from dragoman.agents.process.guard.spawner import PipeEnd, Pipes
 
 
 def is_open(descriptor: int) -> bool:
     return Path(f"/proc/self/fd/{descriptor}").is_symlink()
 
 
-def test_it_is_closed_once() -> None:
+@pytest.mark.parametrize("available", [0, 1, 2])
+def test_when_a_later_pipe_cannot_be_opened_the_earlier_ones_are_closed(
+    available: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+    pipe = os.pipe
+
+    def few() -> tuple[int, int]:
+        if len(opened) == 2 * available:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        ends = pipe()
+        opened.extend(ends)
+        return ends
+
+    monkeypatch.setattr(os, "pipe", few)
+    with pytest.raises(OSError, match="Too many open files"):
+        Pipes()
+    assert len(opened) == 2 * available
+    assert [each for each in opened if is_open(each)] == []
+
+
+def test_an_end_of_a_pipe_is_closed_once() -> None:
     ours, theirs = os.pipe()
     end = PipeEnd(ours)
     assert end.fileno() == ours
@@ -30,7 +52,7 @@ def test_it_is_closed_once() -> None:
     os.close(theirs)
 
 
-def test_a_file_that_has_its_number_by_now_is_left_alone(tmp_path: Path) -> None:
+def test_closing_an_end_leaves_a_file_alone_that_has_its_number_by_now(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
     end = PipeEnd(ours)
     with (tmp_path / "other").open("wb") as other:
@@ -42,7 +64,7 @@ def test_a_file_that_has_its_number_by_now_is_left_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_every_event_loop_closes_it(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_every_event_loop_closes_an_end_of_a_pipe(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def scenario(reads: bool) -> None:
         ours, theirs = os.pipe() if reads else reversed(os.pipe())
         gone = asyncio.Event()
