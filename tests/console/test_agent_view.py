@@ -390,7 +390,7 @@ async def test_files_are_sent_beside_the_arguments(visit: Any, studio: ServedCon
 
 
 @pytest.mark.console
-async def test_what_was_typed_and_what_came_back_stay_while_the_page_is_open(visit: Any, studio: ServedConsole):
+async def test_arguments_and_their_result_stay_while_the_page_is_open(visit: Any, studio: ServedConsole):
     page = await visit(studio.address("#/agents/studio/skills/fail"))
     await page.get_by_role("textbox", name="text").fill("the door is shut")
     await page.get_by_role("button", name="Run").click()

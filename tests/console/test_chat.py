@@ -203,7 +203,7 @@ async def test_a_message_without_a_task_is_an_answer_too(visit: Any, studio: Ser
 
 
 @pytest.mark.console
-async def test_why_a_task_did_not_end_well_is_said(visit: Any, studio: ServedConsole, parlor: ServedConsole):
+async def test_a_turn_shows_why_its_task_failed(visit: Any, studio: ServedConsole, parlor: ServedConsole):
     page = await open_chat(visit, studio, skill="fail")
     await say(page, "there are **nine** doors")
     answer = await see_state(page, "failed")

@@ -123,7 +123,7 @@ async def test_where_sign_in_decides_there_is_no_token(visit: Any, watch: Watch,
 
 
 @pytest.mark.console
-async def test_a_user_whose_access_is_taken_away_is_told(visit: Any, watch: Watch, serve: Any):
+async def test_revoking_a_user_signs_them_out_of_the_console(visit: Any, watch: Watch, serve: Any):
     watch.allow("status of 401")
     server = serve(GUARDED, "--auth", "cookie", "--console", "auth")
     add_user(server, "ann", "admin")

@@ -115,7 +115,7 @@ async def test_a_timeline_has_runs_gaps_folded_chunks_and_notes(visit: Any, stor
     await expect(event_rows(page)).to_have_text(texts)
 
 
-async def test_the_slider_shows_what_the_agent_had_said_by_then(
+async def test_the_slider_shows_the_task_as_of_an_event(
     visit: Any, story_server: ServedConsole, subtests: pytest.Subtests
 ):
     page = await visit(story_server.address("#/tasks/story"))

@@ -165,7 +165,7 @@ async def test_a_context_of_the_list_leads_to_its_tasks(
 
 
 @pytest.mark.console
-async def test_wrong_filters_in_an_address_are_said(visit: Any, watch: Watch, studio: ServedConsole):
+async def test_wrong_filters_in_an_address_are_an_alert(visit: Any, watch: Watch, studio: ServedConsole):
     watch.allow("status of 400")
     page = await visit(studio.address("#/tasks?state=TASK_STATE_ODD"))
     await expect(page.get_by_role("alert")).to_contain_text("state is one like TASK_STATE_WORKING")

@@ -274,7 +274,7 @@ async def test_every_version_and_binding_can_be_chosen_and_its_command_works(
 
 
 @pytest.mark.console
-async def test_what_a_version_cannot_say_is_said(visit: Any, studio: ServedConsole):
+async def test_a_call_that_a_version_lacks_is_explained(visit: Any, studio: ServedConsole):
     page = await visit(studio.address("#/tasks"))
     await go(page, "#/agents/studio/chat")
     await page.get_by_role("textbox", name="Message").fill("hello")

@@ -192,7 +192,7 @@ def test_the_context_has_what_is_listed() -> None:
     assert members_shown("member of `Context`") == members_of_contexts()["in_async"] - NOT_PROMISED[Context]
 
 
-def test_the_context_of_def_skills_has_the_same_but_what_is_said() -> None:
+def test_the_context_of_def_skills_has_the_same_members_except_those_listed() -> None:
     section = page().split("`dragoman.sync.Context`, for `def` skills,")[1].split("\n\n")[0]
     assert set(code(section)) - {"await"} == ONLY_ASYNC
     assert members_of_contexts()["in_def"] == members_shown("member of `Context`") - ONLY_ASYNC

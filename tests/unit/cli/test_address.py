@@ -193,7 +193,7 @@ def test_the_default_is_port_8080_of_this_machine_whatever_the_server_calls_itse
     assert default_target().url == DEFAULT_URL == "http://127.0.0.1:8080"
 
 
-def test_nobody_at_the_default_address_is_told_with_what_to_do(
+def test_no_agent_at_the_default_address_is_an_error_with_what_to_do(
     typed: Typed, nobody: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("dragoman.cli.remote.address.DEFAULT_URL", f"http://{nobody}")
@@ -209,14 +209,14 @@ def test_nobody_at_the_default_address_is_told_with_what_to_do(
     )
 
 
-def test_a_variable_that_names_no_agent_is_told(typed: Typed, monkeypatch: pytest.MonkeyPatch):
+def test_a_default_agent_that_does_not_exist_is_an_error(typed: Typed, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DRAGOMAN_AGENT", "nowhere")
     done = typed("send", "hello")
     assert done.code == 2
     assert done.err.startswith("dragoman: environment DRAGOMAN_AGENT: there is no remote `nowhere`: write an address")
 
 
-def test_a_name_that_is_nearly_a_remote_is_told_with_the_right_one(
+def test_a_misspelt_remote_is_answered_with_the_nearest(
     url: str, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DRAGOMAN_AGENT", url)

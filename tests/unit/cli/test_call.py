@@ -64,7 +64,7 @@ def test_what_is_given_as_json_is_passed_as_it_is(run: Run, tools: str) -> None:
     assert json.loads(done.stdout)["text"] == "3"
 
 
-def test_an_agent_that_is_not_there_is_told_as_ever(run: Run) -> None:
+def test_an_agent_that_is_not_there_is_the_usual_error(run: Run) -> None:
     done, other = (run("call", "http://127.0.0.1:9", "show", message) for message in ("n=3", "n:=3"))
     assert (done.returncode, done.stdout, done.stderr) == (3, "", other.stderr)
     assert done.stderr.startswith("dragoman: ")

@@ -121,7 +121,7 @@ def test_every_problem_is_listed_with_its_field_and_rule(run: Run):
     assert listed["signed"] is None
 
 
-def test_a_page_in_the_place_of_a_card_is_told_as_such(run: Run):
+def test_html_in_the_place_of_a_card_is_an_error(run: Run):
     with served(site({"/.well-known/agent-card.json": ("text/html", b"<html>")})) as url:
         done = run("card", url, "--validate")
     assert done.returncode == 1
@@ -182,7 +182,7 @@ def test_a_signed_card_says_by_whom_and_in_which_form(run: Run):
     assert listed["signed"] == {"kid": kid, "alg": "ES256", "form": "specification", "keys": place}
 
 
-def test_the_form_of_the_sdks_is_told_from_that_of_the_specification(run: Run, tmp_path: Path):
+def test_a_signature_in_the_form_of_the_sdks_is_recognized(run: Run, tmp_path: Path):
     ring = KeyRing.random()
 
     def sign_as_sdks_do(card: dict[str, Any]) -> None:

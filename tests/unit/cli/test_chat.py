@@ -61,7 +61,7 @@ def test_lines_from_a_pipe_are_one_conversation(url: str, run: Run):
     assert (done.returncode, done.stdout, done.stderr) == (0, "1: bread\n2: tea\n", "Which drink?\n")
 
 
-def test_a_task_that_fails_is_told_and_the_conversation_goes_on(url: str, run: Run):
+def test_a_failed_task_is_reported_and_the_conversation_goes_on(url: str, run: Run):
     done = run("chat", url, typed="fail\nbread\n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "1: bread\n", "failed: the kitchen is closed\n")
 
@@ -79,7 +79,7 @@ def test_with_json_each_answer_is_a_line(url: str, run: Run):
     assert first["task"]["id"] != second["task"]["id"]
 
 
-def test_nobody_there_is_told_before_the_first_line(run: Run):
+def test_an_agent_that_is_not_there_ends_the_chat_before_the_first_line(run: Run):
     done = run("chat", "http://127.0.0.1:1", typed="hello\n")
     assert (done.returncode, done.stdout) == (3, "")
 
@@ -378,7 +378,7 @@ def test_a_python_without_readline_chats_all_the_same(url: str, terminal: Any, t
     assert screen.ended()[0] == 0
 
 
-def test_an_error_is_told_and_the_conversation_goes_on(terminal: Any):
+def test_an_error_is_printed_and_the_conversation_goes_on(terminal: Any):
     down = threading.Event()
     agent = Agent("echo", description="Echoes")
 

@@ -136,7 +136,7 @@ def test_help_imports_neither_the_server_nor_the_types(tmp_path: Path):
     assert not {"uvicorn", "msgspec", "aiohttp", "dragoman.client.client"} & set(done.stdout.split())
 
 
-def test_the_version_is_told(tmp_path: Path):
+def test_the_version_is_printed(tmp_path: Path):
     from dragoman import __version__
 
     assert dragoman(tmp_path, "--version").stdout == f"dragoman {__version__}\n"
@@ -184,7 +184,7 @@ def test_every_setting_with_a_flag_stands_under_its_own_group_in_the_full_help()
             assert info.flag.partition("/")[0] in groups[info.help.group]
 
 
-def test_an_unknown_verb_is_told_with_the_nearest():
+def test_an_unknown_verb_is_answered_with_the_nearest():
     done = CliRunner().invoke(group, ["srve"])
     assert done.exit_code == 2
     assert "No such command 'srve'. Did you mean 'serve'?" in done.output
@@ -418,7 +418,7 @@ def test_the_line_it_prints_for_a_function_calls_it_with_arguments_it_takes(tmp_
         assert '"text":"4.5"' in json.dumps(pasted(line), separators=(",", ":"))
 
 
-def test_a_port_that_is_taken_between_binding_and_listening_is_told_and_the_app_is_closed(echo: Path):
+def test_a_port_that_is_taken_between_binding_and_listening_is_an_error_and_the_app_is_closed(echo: Path):
     takes = """
 import socket
 class Late(Echo):
@@ -458,7 +458,7 @@ def test_the_file_says_what_to_serve_relative_to_itself(echo: Path):
         ("[agents.e]\ntarget = 'app:ECHO'", "dragoman.toml [agents.e] target: an object of type `str` cannot be"),
     ],
 )
-def test_what_is_wrong_in_an_agents_table_is_told_with_the_table(tmp_path: Path, table: str, says: str):
+def test_an_error_in_an_agents_table_names_the_table(tmp_path: Path, table: str, says: str):
     (tmp_path / "app.py").write_text("ECHO = ''")
     (tmp_path / "dragoman.toml").write_text(table)
     done = dragoman(tmp_path, "serve")
@@ -489,13 +489,13 @@ agent = Failing()
         "await send({'type': 'lifespan.startup.failed', 'message': 'no'})",
     ],
 )
-def test_what_keeps_the_app_from_starting_is_told_as_it_is(echo: Path, fails: str):
+def test_the_error_that_keeps_the_app_from_starting_is_printed_unchanged(echo: Path, fails: str):
     (echo / "app.py").write_text(ECHO + FAILING.format(name="Unready", fails=fails))
     done = dragoman(echo, "serve", "app.py", "--port", "0")
     assert (done.returncode, done.stderr) == (2, "dragoman: tasks.db is in use by pid 4711\n")
 
 
-def test_an_app_that_breaks_without_a_word_is_told_with_the_log(echo: Path):
+def test_an_app_that_fails_at_its_start_points_to_the_log(echo: Path):
     (echo / "app.py").write_text(ECHO + FAILING.format(name="Broken", fails="1 / 0"))
     done = dragoman(echo, "serve", "app.py", "--port", "0", "--log", "json")
     assert done.returncode == 1

@@ -370,7 +370,7 @@ def test_a_store_that_others_can_read_is_a_warning(open_folder: Path):
     assert about(examine(path), "permissions").level == "ok"
 
 
-def test_another_user_is_told_to_run_it_as_the_one_that_serves(open_folder: Path):
+def test_another_user_than_the_one_that_serves_gets_failures_for_file_and_folder(open_folder: Path):
     path = open_folder / "t.db"
     asyncio.run(fill(path, State.WORKING))
     path.chmod(0o444)
@@ -397,7 +397,7 @@ def test_a_store_that_cannot_be_reached_fails(open_folder: Path):
 @pytest.mark.parametrize(
     ("free", "level"), [(49_000_000, "FAIL"), (51_000_000, "warn"), (999_000_000, "warn"), (1_100_000_000, "ok")]
 )
-def test_too_little_room_is_told(free: int, level: str):
+def test_little_free_disk_space_is_reported(free: int, level: str):
     found = check_free_space(free)
     assert (found.level, bool(found.do)) == (level, level != "ok")
 

@@ -160,14 +160,14 @@ def test_the_stub_without_a_fault_passes(typed: Typed) -> None:
         ),
     ],
 )
-def test_a_wrong_answer_is_told_with_the_rule(
+def test_a_wrong_status_is_reported_with_the_rule_it_breaks(
     typed: Typed, method: str, answer: tuple[grpc.StatusCode, str], says: str
 ) -> None:
     with checked(typed, Faulty(**{method: answer})) as lines:
         assert [line for line in lines if line.startswith(says)], lines
 
 
-def test_a_server_that_wants_credentials_is_told_from_one_that_is_broken(typed: Typed) -> None:
+def test_a_server_that_wants_credentials_is_not_reported_as_broken(typed: Typed) -> None:
     with checked(typed, Faulty(GetTask=(grpc.StatusCode.UNAUTHENTICATED, ""))) as lines:
         assert lines[-1].startswith("FAIL grpc 1.0 every operation: UNAUTHENTICATED, and the card names no way to ")
 
@@ -189,7 +189,7 @@ def test_nobody_there_is_one_failure(typed: Typed) -> None:
     assert failure.startswith(f"FAIL grpc 1.0 nobody answers at grpc://127.0.0.1:{port}")
 
 
-def test_a_server_with_tls_whose_card_has_none_is_told_apart_from_one_that_is_not_there(
+def test_a_server_with_tls_whose_card_has_none_is_distinguished_from_one_that_is_not_there(
     typed: Typed, tmp_path: Path
 ) -> None:
     certificate = trustme.CA().issue_cert("127.0.0.1")

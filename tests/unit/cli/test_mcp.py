@@ -236,7 +236,7 @@ def test_it_ends_quietly_when_the_host_reads_no_more(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == ""
 
 
-def test_a_closed_input_is_told(tmp_path: Path) -> None:
+def test_a_closed_input_is_an_error(tmp_path: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", 'exec "$@" 0<&-', "sh", *MCP],
         cwd=tmp_path,
@@ -365,12 +365,12 @@ async def test_names_that_lead_here_are_refused_wherever_it_listens(headers: dic
 
 
 @pytest.mark.parametrize("text", ["here", ":8000", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:x"])
-def test_a_place_that_is_none_is_told(text: str) -> None:
+def test_a_malformed_address_is_an_error(text: str) -> None:
     done = CliRunner().invoke(group, ["mcp", "--http", text])
     assert str(done.exception) == f"--http {text}: write HOST:PORT, as in --http 127.0.0.1:8000"
 
 
-def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = subprocess.run(
@@ -399,7 +399,7 @@ token_env = "THERE_TOKEN"
 """
 
 
-def test_the_remotes_of_the_settings_file_are_agents_and_a_missing_token_is_told(tmp_path: Path) -> None:
+def test_the_remotes_of_the_settings_file_are_agents_and_a_missing_token_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(CONFIG)
     args = ("--config", "mine.toml", "https://there.example", "weather", "https://more.example")
     with started(tmp_path, *args, THERE_TOKEN="very-secret", WEATHER_TOKEN="${WEATHER_TOKEN}") as process:
@@ -439,7 +439,9 @@ def test_the_remotes_of_the_settings_file_are_agents_and_a_missing_token_is_told
         (["--config", "nope.toml"], "nope.toml: there is no such settings file"),
     ],
 )
-def test_what_is_no_agent_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], says: str) -> None:
+def test_an_argument_that_names_no_agent_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], says: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     done = CliRunner().invoke(group, ["mcp", *args, "--http", "127.0.0.1:0"])

@@ -194,7 +194,7 @@ def test_without_pg_dump_it_says_what_to_install(
     assert not list(tmp_path.glob("copy*"))
 
 
-def test_a_pg_dump_that_is_too_old_is_said_to_be(
+def test_a_pg_dump_that_is_too_old_is_an_error(
     typed: Typed, filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("pg_dump", "pg_restore"):

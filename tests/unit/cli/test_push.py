@@ -333,7 +333,7 @@ def test_a_sender_that_does_not_know_its_url_is_taken_for_the_default_agent(
         assert listener.line().endswith("[signature holds]")
 
 
-def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
+def test_a_listener_on_a_taken_port_is_an_error(tmp_path: Path) -> None:
     with listening(tmp_path) as listener:
         port = listener.url.rstrip("/").rpartition(":")[2]
         done = subprocess.run(
@@ -358,6 +358,6 @@ def test_a_listener_that_nobody_reads_any_more_ends(tmp_path: Path) -> None:
     listener.process.stderr.close()
 
 
-def test_a_host_that_is_none_is_said_so() -> None:
+def test_a_host_that_cannot_be_bound_is_an_error() -> None:
     done = CliRunner().invoke(group, ["listen", "--host", "192.0.2.1", "--port", "0"])
     assert str(done.exception).endswith("; use another --host")

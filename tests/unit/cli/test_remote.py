@@ -93,7 +93,9 @@ def test_a_user_s_own_remotes_are_added(url: str, run: Run, tmp_path: Path):
         ("ftp://x", "ftp://x cannot be called: an agent's address begins with http://, https://, grpc:// or grpcs://"),
     ],
 )
-def test_what_is_neither_a_url_nor_a_name_is_told_with_what_to_type(run: Run, tmp_path: Path, typed: str, says: str):
+def test_an_argument_that_is_neither_a_url_nor_a_name_is_an_error_with_what_to_type(
+    run: Run, tmp_path: Path, typed: str, says: str
+):
     remotes(tmp_path, '[remotes.calc]\nurl = "http://127.0.0.1:1"\n[remotes.trip]\nurl = "http://127.0.0.1:1"\n')
     done = run("get", typed, "some-task")
     assert (done.returncode, done.stdout) == (2, "")
@@ -134,7 +136,7 @@ def test_the_token_is_taken_from_the_environment(guarded: str, run: Run, tmp_pat
     assert run("send", "echo", "hi", MINE=TOKEN).stdout == "hi\n"
 
 
-def test_a_variable_that_is_not_set_is_told(guarded: str, run: Run, tmp_path: Path):
+def test_a_token_variable_that_is_not_set_is_an_error(guarded: str, run: Run, tmp_path: Path):
     done = run("send", guarded, "hi", "--token-env", "MINE")
     assert done.returncode == 2
     assert done.stderr == "dragoman: --token-env names the variable MINE, which is not set: run `export MINE=…`\n"
@@ -217,7 +219,7 @@ def https(authority: Path) -> Iterator[str]:
     assert not thread.is_alive()
 
 
-def test_a_certificate_nobody_vouches_for_is_accepted_only_when_told_to(https: str, run: Run):
+def test_an_untrusted_certificate_is_accepted_only_with_insecure(https: str, run: Run):
     refused = run("send", https, "hi")
     assert (refused.returncode, refused.stdout) == (3, "")
     assert "is not trusted" in refused.stderr

@@ -152,7 +152,7 @@ def test_a_pipe_gets_exactly_the_answer(run: Run, version: list[str]):
     assert (done.returncode, done.stdout, done.stderr) == (0, "one two \n", "")
 
 
-def test_a_pipe_is_told_that_the_answer_begins_again(run: Run, gate: Gate):
+def test_a_replaced_answer_is_announced_on_stderr(run: Run, gate: Gate):
     gate.open.set()
     with served(drafting(gate)) as url:
         done = run("send", url, "write")
@@ -167,7 +167,7 @@ def test_the_text_may_come_from_stdin(run: Run):
         assert run("send", url, "-", typed="from a file\n").stdout == "from a file \n"
 
 
-def test_a_question_that_nobody_answers_is_told_with_the_line_that_does(url: str, run: Run):
+def test_an_open_question_is_printed_with_the_command_that_answers_it(url: str, run: Run):
     asked = run("send", url, "Lisbon")
     assert (asked.returncode, asked.stdout) == (6, "")
     question, line = asked.stderr.splitlines()
@@ -178,7 +178,7 @@ def test_a_question_that_nobody_answers_is_told_with_the_line_that_does(url: str
     assert (answered.returncode, answered.stdout) == (0, "Day 1 in Lisbon. Day 2 in Lisbon. \n")
 
 
-def test_what_was_said_before_a_question_is_told_too(run: Run):
+def test_text_before_a_question_is_printed_too(run: Run):
     with served(asking_after_text()) as url:
         done = run("send", url, "hello")
     assert (done.returncode, done.stdout) == (6, "Tea or coffee. \n")
@@ -303,7 +303,7 @@ def test_time_that_is_up_ends_the_command_and_not_the_task(url: str, run: Run, g
         (["send", "URL", "x", "--protocol", "7"], "dragoman: protocol '7' is not spoken here"),
     ],
 )
-def test_a_mistake_is_told_before_anybody_is_called(run: Run, typed: list[str], says: str):
+def test_a_usage_error_is_printed_before_any_agent_is_called(run: Run, typed: list[str], says: str):
     done = run(*(word.replace("URL", "http://127.0.0.1:1") for word in typed))
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr

@@ -132,7 +132,7 @@ async def in_thread(*args: str) -> Result:
         (["add", "bob", "--password", "short"], "8 to 1024"),
     ],
 )
-def test_what_cannot_be_done_is_told(place: Path, args: list[str], expected: str) -> None:
+def test_a_change_that_is_impossible_is_an_error(place: Path, args: list[str], expected: str) -> None:
     run("add", "alice", "--no-password")
     with pytest.raises(ConfigError, match=expected):
         run(*args)

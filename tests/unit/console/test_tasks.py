@@ -110,7 +110,7 @@ async def check_generations(text: str, other_text: str) -> None:
     await console.connection.close()
 
 
-async def test_what_an_answer_said_is_there_from_its_generation_on(look_at: StartConsole) -> None:
+async def test_an_answer_is_part_of_the_task_from_its_generation_on(look_at: StartConsole) -> None:
     console = await look_at(asking_agent())
     waiting = await console.send("first")
     done = await console.send("the blue one", task=waiting)

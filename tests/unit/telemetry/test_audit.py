@@ -32,7 +32,7 @@ def test_a_name_cannot_begin_another_line(caplog: pytest.LogCaptureFixture) -> N
     assert record.levelno == logging.WARNING
 
 
-def test_what_is_empty_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_empty_fields_are_left_out_of_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     Audit().record_change("user-added", by="root", user="alice", permission="")
     assert caplog.records[0].getMessage() == "event=user-added user=alice by=root"
@@ -91,7 +91,7 @@ async def test_who_cancels_a_task_is_written_down(desk: Desk, caplog: pytest.Log
 
 
 @pytest.mark.parametrize("method", ["GetTask", "CancelTask", "SubscribeToTask"])
-async def test_whoever_names_the_task_of_another_is_written_down_and_told_nothing(
+async def test_naming_the_task_of_another_user_is_audited_and_reveals_nothing(
     desk: Desk, caplog: pytest.LogCaptureFixture, method: str
 ) -> None:
     caplog.set_level(logging.INFO)
