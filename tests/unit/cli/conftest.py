@@ -26,8 +26,11 @@ class Ended(NamedTuple):
     err: str
 
 
+Typed = Callable[..., Ended]
+
+
 @pytest.fixture
-def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Typed:
     """Run a command line in this process, in a folder of its own: quicker than a process, and no terminal."""
     for name in ("DRAGOMAN_AGENT", "DRAGOMAN_URL", "DRAGOMAN_TOKEN", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)

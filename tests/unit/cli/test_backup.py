@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import shlex
 import shutil
@@ -12,46 +11,22 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
+from support.command import DRAGOMAN, clean_environment
 
 from dragoman.engine.ports.store import Note, TaskQuery
 from dragoman.model.error import DragomanError
 from dragoman.model.state import State
 from dragoman.stores.sqlite.admin.backup import STEP_PAGES, back_up, check_space
 from dragoman.stores.sqlite.admin.health import examine
-from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing.store_writes import ALL, SCOPE, append, body, create, row_of
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
-
-# A server that is killed as soon as a task is accepted.
-KILLED = """
-import asyncio, os, signal
-from pathlib import Path
-from dragoman.model.state import State
-from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.testing.store_writes import create, row_of
-
-async def main():
-    store = SqliteStore(Path("t.db"))
-    await store.open()
-    await create(store, row_of(store, "a", state=State.WORKING))
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
-
-
-def environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return {**kept, "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error"}
+from .sqlite_file import KILLED, opened
 
 
 def dragoman(folder: Path, *args: str, before: str = "") -> subprocess.CompletedProcess[str]:
@@ -59,22 +34,12 @@ def dragoman(folder: Path, *args: str, before: str = "") -> subprocess.Completed
     words = [*DRAGOMAN, *args]
     command = ["sh", "-c", f"{before} exec {shlex.join(words)}"] if before else words
     return subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=30, check=False
+        command, cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=30, check=False
     )
 
 
 def backup(folder: Path, *args: str, before: str = "") -> subprocess.CompletedProcess[str]:
     return dragoman(folder, "backup", "copy.db", "--store", "sqlite:///t.db", *args, before=before)
-
-
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def fill(path: Path, tasks: int = 3, size: int = 10) -> None:
@@ -152,7 +117,7 @@ async def test_a_copy_made_while_a_server_writes_is_consistent_and_has_all_that_
         while copies_of_changes < 3:  # a copy during which nobody got to write anything proves little
             before, copy = set(done), f"{secrets.token_hex(4)}.db"
             command = [*DRAGOMAN, "backup", copy, "--store", "sqlite:///t.db"]
-            run = partial(subprocess.run, command, cwd=tmp_path, env=environment(), check=True, timeout=30)
+            run = partial(subprocess.run, command, cwd=tmp_path, env=clean_environment(), check=True, timeout=30)
             await asyncio.to_thread(run)
             copies_of_changes += set(done) > before
             assert holes(tmp_path / copy) == []
@@ -182,7 +147,9 @@ async def test_what_is_written_between_two_steps_is_not_in_the_copy(tmp_path: Pa
 
 
 def test_what_a_killed_server_left_in_the_wal_is_in_the_copy(tmp_path: Path):
-    killed = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=environment(), timeout=30, check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED], cwd=tmp_path, env=clean_environment(), timeout=30, check=False
+    )
     assert (killed.returncode, (tmp_path / "t.db-wal").stat().st_size > 0) == (-signal.SIGKILL, True)
     assert backup(tmp_path).returncode == 0
     assert asyncio.run(ids(tmp_path / "copy.db")) == {"a"}

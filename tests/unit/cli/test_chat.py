@@ -7,21 +7,19 @@ import io
 import json
 import re
 import stat
-import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from support.command import SOURCE
 
 from dragoman import Agent, Context, Failed, File
 from dragoman.cli.main import main
 from dragoman.testing import served
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 
 @pytest.fixture
@@ -365,7 +363,7 @@ def test_a_running_answer_is_taken_up_with_its_conversation(url: str, run: Run, 
 
 def test_a_python_without_readline_chats_all_the_same(url: str, terminal: Any, tmp_path: Path):
     (tmp_path / "readline.py").write_text("raise ImportError")
-    screen = terminal("chat", url, NO_COLOR="1", PYTHONPATH=f"{tmp_path}:{SRC}")
+    screen = terminal("chat", url, NO_COLOR="1", PYTHONPATH=f"{tmp_path}:{SOURCE}")
     screen.until("> ")
     screen.type("a\\\n")
     screen.until("... ")

@@ -11,12 +11,13 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command import clean_environment
 
 from dragoman import __version__
 from dragoman.cli.doctor.command import check_open_files, check_sqlite_library
@@ -25,25 +26,9 @@ from dragoman.model.state import State
 from dragoman.stores.sqlite.admin.backup import back_up
 from dragoman.stores.sqlite.admin.health import LARGE_WAL, HealthFinding, check_free_space, examine
 from dragoman.stores.sqlite.schema import VERSION
-from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing.store_writes import SCOPE, create, row_of
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-
-# A server that is killed as soon as a task is accepted.
-KILLED = """
-import asyncio, os, signal
-from pathlib import Path
-from dragoman.model.state import State
-from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.testing.store_writes import create, row_of
-async def main():
-    store = SqliteStore(Path("t.db"))
-    await store.open()
-    await create(store, row_of(store, "a", state=State.WORKING))
-    os.kill(os.getpid(), signal.SIGKILL)
-asyncio.run(main())
-"""
+from .sqlite_file import KILLED, opened
 
 # Reads a store as somebody who owns nothing.
 # urllib is for `Path.as_uri`, which imports it late from Python 3.13 on: perhaps from a folder of root.
@@ -59,12 +44,12 @@ for finding in examine(Path(sys.argv[1])):
 
 
 def run(folder: Path, command: list[str], before: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    env = {**kept, "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **environ}
     words = [sys.executable, *command]
     if before:
         words = ["sh", "-c", f"{before} exec {shlex.join(words)}"]
-    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(
+        words, cwd=folder, env=clean_environment(**environ), capture_output=True, text=True, timeout=30, check=False
+    )
 
 
 def doctor(folder: Path, *args: str, before: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
@@ -80,16 +65,6 @@ def line(done: subprocess.CompletedProcess[str], check: str) -> str:
 def about(findings: list[HealthFinding], check: str) -> HealthFinding:
     (found,) = [finding for finding in findings if finding.check == check]
     return found
-
-
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def fill(path: Path, *states: State) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +20,8 @@ from dragoman.testing import served
 from dragoman.transports.grpc.codec import codec_of
 from dragoman.transports.grpc.method import METHODS
 
-Typed = Callable[..., Any]
+from .conftest import Typed
+
 V1, V03 = "lf.a2a.v1.A2AService", "a2a.v1.A2AService"
 DOMAIN = "a2a-protocol.org"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from support.stub_server import AgentStub, event, head, reply, result
 
 from dragoman.cli.remote.recent import RecentTasks
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 ASKED = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
 ANSWER = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "the answer"}, {"text": "in two parts"}]}

@@ -16,7 +16,7 @@ from support.command import DRAGOMAN, clean_environment
 from dragoman import Agent, Context, File
 from dragoman.testing import served
 
-Typed = Callable[..., Any]
+from .conftest import Typed
 
 
 def agent() -> Agent:

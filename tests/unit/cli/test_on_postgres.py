@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ from dragoman.stores.postgres.admin.standbys import StandbyFacts, check_hosts, c
 from dragoman.stores.postgres.sql import schema
 from dragoman.testing import served
 
-Typed = Callable[..., Any]
+from .conftest import Typed
+
 NOW = 1_700_000_000_000
 TASKS = f"""
 INSERT INTO scopes (agent, tenant, owner) VALUES ('hello', '', 'ann');

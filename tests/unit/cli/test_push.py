@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 from click.testing import CliRunner, Result
+from support.command import DRAGOMAN, dragoman
 from support.server_process import ServerProcess
 
 from dragoman import Agent
@@ -25,10 +25,11 @@ from dragoman.cli.store.push import command
 from dragoman.engine.ports.store import WOKEN, Push, PushState
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError
-from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import served
 from dragoman.testing.store_writes import NOW, create, row_of
 from dragoman.webhooks.request import Secrets, delivery_request
+
+from .sqlite_file import opened
 
 BODY = json.dumps(
     {
@@ -60,14 +61,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
 
     async def fill() -> None:
-        store = SqliteStore(tmp_path / "t.db")
-        await store.open()
-        one, two = row_of(store, "task-1"), row_of(store, "task-2")
         failing = {"tries": 3, "failing_ms": NOW, "due_ms": NOW + 60_000, "error": "HTTP 503"}
         dead = {"tries": 400, "failing_ms": NOW, "state": PushState.DEAD, "error": "TIMED_OUT"}
-        await create(store, one, pushes=(hook(one, "well"), hook(one, "failing", **failing)))
-        await create(store, two, pushes=(hook(two, "dead", **dead), hook(two, "done", state=PushState.DONE)))
-        await store.close()
+        async with opened(tmp_path / "t.db") as store:
+            one, two = row_of(store, "task-1"), row_of(store, "task-2")
+            await create(store, one, pushes=(hook(one, "well"), hook(one, "failing", **failing)))
+            await create(store, two, pushes=(hook(two, "dead", **dead), hook(two, "done", state=PushState.DONE)))
 
     asyncio.run(fill())
     return tmp_path
@@ -102,11 +101,8 @@ def test_retry_wakes_the_dead_and_the_failing_and_leaves_the_others(place: Path)
     }
 
     async def owed() -> Any:
-        store = SqliteStore(place / "t.db")
-        await store.open()
-        found = await store.undelivered_pushes(woken=True)
-        await store.close()
-        return found
+        async with opened(place / "t.db") as store:
+            return await store.undelivered_pushes(woken=True)
 
     found = asyncio.run(owed())
     assert [(push.id, push.state, push.tries, push.due_ms) for push, _ in found] == [
@@ -119,11 +115,9 @@ def test_the_list_has_those_that_refused_an_event_and_retry_leaves_them(place: P
     refused = "event 3 was refused with HTTP 404 and skipped"
 
     async def refuse() -> None:
-        store = SqliteStore(place / "t.db")
-        await store.open()
-        row = row_of(store, "task-3")
-        await create(store, row, pushes=(hook(row, "over", state=PushState.DONE, error=refused),))
-        await store.close()
+        async with opened(place / "t.db") as store:
+            row = row_of(store, "task-3")
+            await create(store, row, pushes=(hook(row, "over", state=PushState.DONE, error=refused),))
 
     asyncio.run(refuse())
     assert (listed()["over"]["state"], listed()["over"]["error"]) == ("skipped", refused)
@@ -143,12 +137,10 @@ def test_retry_of_a_task_or_of_one_webhook_touches_no_other(place: Path) -> None
 
 def test_retry_takes_the_beginning_of_a_task_id(place: Path) -> None:
     async def fail() -> None:
-        store = SqliteStore(place / "t.db")
-        await store.open()
-        for number in (1, 2):
-            row = row_of(store, f"4d1e{number}000-94cd-4f26-8d5b-6a0c9e1f2d74")
-            await create(store, row, pushes=(hook(row, f"hook-{number}", state=PushState.DEAD),))
-        await store.close()
+        async with opened(place / "t.db") as store:
+            for number in (1, 2):
+                row = row_of(store, f"4d1e{number}000-94cd-4f26-8d5b-6a0c9e1f2d74")
+                await create(store, row, pushes=(hook(row, f"hook-{number}", state=PushState.DEAD),))
 
     asyncio.run(fail())
     with pytest.raises(ConfigError, match="matches 2 task ids"):
@@ -172,9 +164,8 @@ def test_where_there_is_nothing_it_says_so(place: Path) -> None:
 
 
 async def emptied(path: Path) -> None:
-    store = SqliteStore(path)
-    await store.open()
-    await store.close()
+    async with opened(path):
+        pass
 
 
 # -- listen ----------------------------------------------------------------------------------------------------------
@@ -185,7 +176,7 @@ class Listening:
 
     def __init__(self, folder: Path, *args: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "dragoman.cli.main", "listen", "--port", "0", *args],
+            [*DRAGOMAN, "listen", "--port", "0", *args],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -336,13 +327,7 @@ def test_a_sender_that_does_not_know_its_url_is_taken_for_the_default_agent(
 def test_a_listener_on_a_taken_port_is_an_error(tmp_path: Path) -> None:
     with listening(tmp_path) as listener:
         port = listener.url.rstrip("/").rpartition(":")[2]
-        done = subprocess.run(
-            [sys.executable, "-m", "dragoman.cli.main", "listen", "--port", port],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        done = dragoman(tmp_path, "listen", "--port", port)
     assert done.returncode == 2
     assert "use another --port" in done.stderr
 

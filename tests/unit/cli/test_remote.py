@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
-import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from dragoman.cli.remote.wire import WireLog
 from dragoman.model.error import Unauthenticated
 from dragoman.testing import served
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 TOKEN = "s3cr3t-t0ken"
 
@@ -155,26 +154,6 @@ def test_what_is_no_header_is_refused(url: str, run: Run, header: str):
 
 
 # -- reaching --------------------------------------------------------------------------------------------------------
-
-
-def test_nobody_there_is_3(run: Run):
-    done = run("send", "http://127.0.0.1:1", "hi")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("dragoman: nobody answers at http://127.0.0.1:1")
-    assert done.stderr.count("\n") == 1
-
-
-async def website(scope: Any, receive: Any, send: Any) -> None:
-    if scope["type"] == "http":
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
-        await send({"type": "http.response.body", "body": b"<html>hello</html>"})
-
-
-def test_a_website_is_no_agent(run: Run):
-    with served(website) as url:
-        done = run("send", url, "hi")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "text/html instead of JSON" in done.stderr
 
 
 def test_an_error_of_a2a_is_4(url: str, run: Run):

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from dragoman import Agent, Context, Failed, File, Rejected
 from dragoman.outputs import Ask, Done, Replace
 from dragoman.testing import served
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 
 class Gate:
@@ -50,10 +50,6 @@ def helper(gate: Gate) -> Agent:
     @agent.skill
     def split(text: str) -> dict[str, list[str]]:
         return {"words": text.split()}
-
-    @agent.skill
-    def paint() -> File:
-        return File(b"\x89PNG", name="dot.png")
 
     @agent.skill
     def export(text: str) -> Iterator[Any]:
@@ -92,12 +88,6 @@ def _add_more(agent: Agent) -> None:
     @agent.skill
     async def read(ctx: Context) -> str:
         return ", ".join(f"{file.name} {file.media_type} {len(file.bytes)}" for file in ctx.files)
-
-    @agent.skill
-    async def remember(ctx: Context, text: str) -> str:
-        before = ctx.state.get("said", "nothing")
-        ctx.state["said"] = text
-        return before
 
 
 @pytest.fixture
@@ -145,13 +135,6 @@ def asking_after_text() -> Agent:
 # -- in a pipe -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [[], ["--protocol", "0.3"], ["--protocol", "0.3", "--transport", "rest"]])
-def test_a_pipe_gets_exactly_the_answer(run: Run, version: list[str]):
-    with served(echo()) as url:
-        done = run("send", url, "one two", *version)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "one two \n", "")
-
-
 def test_a_replaced_answer_is_announced_on_stderr(run: Run, gate: Gate):
     gate.open.set()
     with served(drafting(gate)) as url:
@@ -160,11 +143,6 @@ def test_a_replaced_answer_is_announced_on_stderr(run: Run, gate: Gate):
         assert done.stderr == "[the answer begins again]\n"
         only = run("send", url, "write", "--json")
     assert json.loads(only.stdout)["task"]["artifacts"][0]["parts"][0]["text"] == "the final text"
-
-
-def test_the_text_may_come_from_stdin(run: Run):
-    with served(echo()) as url:
-        assert run("send", url, "-", typed="from a file\n").stdout == "from a file \n"
 
 
 def test_an_open_question_is_printed_with_the_command_that_answers_it(url: str, run: Run):
@@ -190,14 +168,6 @@ def test_an_authorization_that_is_missing_is_a_question_too(url: str, run: Run):
     assert (done.returncode, done.stdout) == (6, "")
     shown = f"dragoman: Sign in at the bank\nhttps://bank.example/login\nthen continue with: dragoman watch {url} "
     assert done.stderr.startswith(shown)
-
-
-def test_data_is_printed_as_json_and_a_file_is_named_on_stderr(url: str, run: Run):
-    done = run("call", url, "split", "text=a b")
-    assert json.loads(done.stdout) == {"words": ["a", "b"]}
-    done = run("call", url, "paint")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith(f"file: dot.png (4 bytes)\nsave with: dragoman get {url} ")
 
 
 def test_a_closing_message_follows_the_answer_on_stderr(url: str, run: Run):
@@ -232,13 +202,6 @@ def test_files_and_data_go_along(url: str, run: Run, tmp_path: Path):
     assert done.stdout == "a.txt text/plain 3, b.bin application/octet-stream 2\n"
     done = run("send", url, "--data", '{"tool": "add", "arguments": {"a": 1, "b": 1}}')
     assert done.stdout == "2\n"
-
-
-def test_a_conversation_goes_on_with_its_context(url: str, run: Run):
-    first = run("send", url, "--tool", "remember", "--arguments", '{"text": "red"}', "--json")
-    context = json.loads(first.stdout)["task"]["contextId"]
-    again = run("send", url, "--tool", "remember", "--arguments", '{"text": "blue"}', "--context", context)
-    assert again.stdout == "red\n"
 
 
 def test_who_does_not_wait_gets_the_id_and_can_watch_get_and_cancel(url: str, run: Run, gate: Gate):

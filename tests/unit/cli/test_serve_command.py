@@ -14,13 +14,11 @@ from support.command import clean_environment
 from support.server_process import ServerProcess
 
 from dragoman.cli.main import group
-from dragoman.cli.serve.options import agent_of_command_table, agent_of_tool_table
+from dragoman.cli.serve.options import agent_of_command_table
 from dragoman.errors import ConfigError
 from dragoman.model.event import ArtifactUpdate
 from dragoman.sync import Client
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-SERVE = [sys.executable, "-m", "dragoman.cli.main", "serve"]
 TABLE = "dragoman.toml [agents.x]"
 
 
@@ -118,13 +116,6 @@ def test_a_wrong_option_of_a_program_is_an_error(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NOT_SET", raising=False)
     assert refusal_of("--command", "cat", *flags) == says.format(folder=tmp_path)
-
-
-def test_the_variables_are_for_either_kind_of_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("NOT_SET", raising=False)
-    for program in (["--mcp", "npx x"], ["--command", "cat"]):
-        assert refusal_of(*program, "--env", "NOT_SET").startswith("env NOT_SET: the variable is not set here")
 
 
 @pytest.mark.parametrize(
@@ -238,24 +229,6 @@ def test_an_error_in_a_table_names_the_table(tmp_path: Path, lines: str, says: s
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        ("limits = { tim = 60 }", "limits: there is no limit `tim`; did you mean `time`?"),
-        ('limits = { time = "soon" }', "limits: time is a number, 0 or more, not 'soon'"),
-        ('cwd = "nowhere"', "cwd: there is no folder {folder}/nowhere"),
-        ('env = ["NOT_SET"]', "env NOT_SET: the variable is not set here: export it, or write NOT_SET=VALUE"),
-    ],
-)
-def test_a_wrong_option_of_a_program_in_a_table_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, says: str
-) -> None:
-    monkeypatch.delenv("NOT_SET", raising=False)
-    with pytest.raises(ConfigError) as caught:
-        agent_of_command_table(TABLE, "x", tomllib.loads(f'command = "cat"\n{lines}'), tmp_path)
-    assert str(caught.value) == f"{TABLE}: {says.format(folder=tmp_path)}"
-
-
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
         ('comand = "cat"', "there is no setting `comand`; did you mean `command`?"),
         (
             'program = "cat"',
@@ -296,20 +269,6 @@ def test_a_table_with_too_many_or_too_few_settings_is_an_error(
     (tmp_path / "dragoman.toml").write_text(f"[agents.x]\n{lines}\n")
     monkeypatch.chdir(tmp_path)
     assert refusal_of() == f"{TABLE}: {says}"
-
-
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ('tools = ["a"]\ninclude = ["a"]', "tools and include mean the same: use one of them"),
-        ("tools = [1]", "tools is a list of texts"),
-        ('persona = "pirate"', "persona is a table"),
-    ],
-)
-def test_an_error_in_a_table_of_tools_names_the_table(lines: str, says: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        agent_of_tool_table(TABLE, "x", tomllib.loads(f'mcp = "npx x"\n{lines}'))
-    assert str(caught.value) == f"{TABLE}: {says}"
 
 
 def test_a_table_says_of_its_agent_what_the_card_and_the_routes_show(tmp_path: Path) -> None:

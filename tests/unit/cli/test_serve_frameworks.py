@@ -26,8 +26,6 @@ from dragoman.sync import Client as SyncClient
 # Before ADK is imported: it traces from then on.
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 TABLE = "dragoman.toml [agents.x]"
 
 # It thinks, adds two numbers with its tool, and says the sum.

@@ -122,6 +122,9 @@ def test_a_wrong_flag_of_tools_is_an_error(
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
+        ('mcp = "x"\ntools = ["a"]\ninclude = ["a"]', "tools and include mean the same: use one of them"),
+        ('mcp = "x"\ntools = [1]', "tools is a list of texts"),
+        ('mcp = "x"\npersona = "pirate"', "persona is a table"),
         ('mcp = "x"\nincludes = ["a"]', "there is no setting `includes` beside `mcp`; did you mean `include`?"),
         ('mcp = "x"\ninclude = "a"', "include is a list"),
         ('mcp = "x"\nheaders = ["a"]\ntoken_env = "PATH"', "headers is a table"),

@@ -64,7 +64,9 @@ def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*DRAGOMAN, *words], cwd=folder, env=clean_environment(folder), **streams)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("options", [[], ["--raw"], ["--protocol", "0.3"]])
+@pytest.mark.parametrize(
+    "options", [[], ["--raw"], ["--protocol", "0.3"], ["--protocol", "0.3", "--transport", "rest"]]
+)
 def test_a_pipe_gets_text_as_it_arrives(url: str, writer: Writer, tmp_path: Path, options: list[str]) -> None:
     with started(tmp_path, "send", url, "Faro", *options) as process:
         assert process.stdout is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from dragoman.model.error import ConfigError
 from dragoman.outputs import Reply
 from dragoman.testing import served
 
-Typed = Callable[..., Any]
+from .conftest import Typed
 
 
 def diary() -> Agent:

@@ -25,9 +25,8 @@ from dragoman.cli.top.view import View, ViewState, sparkline
 from dragoman.telemetry.metrics.registry import DURATIONS
 from dragoman.testing import served
 
-from .conftest import PATIENCE
+from .conftest import PATIENCE, Typed
 
-Typed = Callable[..., Any]
 AGENT = "gen_ai_agent_name"
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x9b31m\u202e\r\n\t\\"
 

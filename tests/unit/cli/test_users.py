@@ -23,8 +23,6 @@ from dragoman.model.error import ConfigError
 from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.transports.http import Request
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
