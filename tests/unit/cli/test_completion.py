@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command import SOURCE
+from support.command import clean_environment
 from warm_start import write_command
 
 from dragoman import Agent
@@ -200,12 +200,7 @@ def test_verbs_and_addresses_are_offered_without_the_client(tmp_path: Path):
     ):
         done = subprocess.run(
             [sys.executable, "-c", check],
-            env={
-                "_DRAGOMAN_COMPLETE": "bash_complete",
-                "COMP_LINE": line,
-                "HOME": str(tmp_path),
-                "PYTHONPATH": str(SOURCE),
-            },
+            env=clean_environment(tmp_path, _DRAGOMAN_COMPLETE="bash_complete", COMP_LINE=line),
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,15 +21,7 @@ from dragoman.sync import Client
 TABLE = "dragoman.toml [agents.x]"
 
 
-@pytest.fixture(autouse=True)
-def no_trace_of_what_is_imported(tmp_path: Path) -> Iterator[None]:
-    """What is served from a file of the test is imported into this process, and its folder is put on the path."""
-    path = list(sys.path)
-    yield
-    sys.path[:] = path
-    for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("forgotten_imports")
 
 
 def refusal_of(*flags: str) -> str:

@@ -69,17 +69,12 @@ raw = StateGraph(MessagesState)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgotten_imports: None) -> Path:
     """The folder a user stands in. What is imported from it is forgotten, the frameworks are not."""
-    path = list(sys.path)
     for name, text in (("adder.py", ADK), ("teller.py", PYDANTIC_AI), ("raw.py", RAW)):
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    sys.path[:] = path
-    for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]
+    return tmp_path
 
 
 def refusal_of(*flags: str) -> str:
