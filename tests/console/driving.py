@@ -111,6 +111,11 @@ async def focused(page: Page) -> str:
     return await page.evaluate(_FOCUSED)
 
 
+def sidebar(page: Page) -> Locator:
+    """The places of the console, beside the one that is open."""
+    return page.get_by_role("navigation", name="Console")
+
+
 async def press(page: Page, *keys: str) -> None:
     """Press keys one after the other, as `"Tab"`, `"Enter"`, `"/"`, `"Control+Enter"`."""
     for key in keys:

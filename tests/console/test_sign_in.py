@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from console.browser import PHONE
-from console.driving import axe, press, sideways
+from console.driving import axe, press, sidebar, sideways
 from console.serving import AGENTS, GUARDED, ServedConsole
 from console.watching import Watch
 from playwright.async_api import Locator, Page, expect
@@ -19,10 +19,6 @@ PASSWORD = "correct horse battery"
 
 def banner(page: Page) -> Locator:
     return page.get_by_role("banner")
-
-
-def sidebar(page: Page) -> Locator:
-    return page.get_by_role("navigation", name="Console")
 
 
 def add_user(server: ServedConsole, name: str, *permissions: str) -> None:
@@ -233,26 +229,6 @@ async def test_a_wrong_token_says_how_to_get_the_right_one_and_the_agents_can_st
     await expect(page.get_by_role("region", name="Result").get_by_role("link", name="Task", exact=True)).to_have_count(
         0
     )
-
-
-@pytest.mark.console
-@pytest.mark.parametrize("place", ["#/tasks", "#/server"])
-async def test_a_server_that_starts_again_says_how_to_come_back(visit: Any, watch: Watch, serve: Any, place: str):
-    watch.allow("ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE|ERR_CONNECTION_RESET|status of 401")
-    server: ServedConsole = serve(AGENTS)
-    page = await visit(server.address(place))
-    await expect(banner(page)).to_contain_text("operator")
-    await expect(page.get_by_role("main").get_by_role("heading", level=1)).to_be_visible()
-    old = server.console
-    server.kill()
-    server.restart()
-    assert server.console != old
-    await expect(page.get_by_role("main")).to_contain_text("dragoman serve", timeout=20_000)
-    await expect(page.get_by_role("main")).to_contain_text("dragoman open")
-    await expect(banner(page)).to_contain_text("visitor")
-    await page.goto(server.address(place))
-    await expect(banner(page)).to_contain_text("operator")
-    await expect(page.get_by_role("main").get_by_role("heading", level=1)).to_be_visible()
 
 
 @pytest.mark.console

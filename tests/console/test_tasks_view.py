@@ -248,8 +248,11 @@ async def test_a_server_that_is_gone_and_comes_back(visit: Any, watch: Watch, se
         server.restart()
         # Its token is another one: the page says how to come back.
         await expect(page.get_by_role("main").get_by_text("dragoman serve")).to_be_visible()
+        await expect(page.get_by_role("main")).to_contain_text("dragoman open")
+        await expect(page.get_by_role("banner")).to_contain_text("visitor")
         await page.goto(server.address("#/tasks"))
         await expect(page.get_by_role("link", name="before")).to_be_visible()
+        await expect(page.get_by_role("banner")).to_contain_text("operator")
 
 
 # -- keys, empty lists, small windows ----------------------------------------------------------------------------------

@@ -13,16 +13,12 @@ from typing import Any
 
 import pytest
 from console.browser import DESKTOP, PHONE
-from console.driving import axe, press, sideways
+from console.driving import axe, press, sidebar, sideways
 from console.serving import GUARDED, ServedConsole, environment
 from console.watching import Watch
 from playwright.async_api import Locator, Page, expect
 
 from dragoman import Client
-
-
-def sidebar(page: Page) -> Locator:
-    return page.get_by_role("navigation", name="Console")
 
 
 def exchanges(page: Page) -> Locator:

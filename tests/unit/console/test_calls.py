@@ -20,7 +20,6 @@ from dragoman.console.calls import (
     CALL_ROWS,
     MAX_EVENTS,
     CallAddress,
-    CallsView,
     WireCall,
     address_of,
     read_call,
@@ -396,7 +395,3 @@ def test_it_needs_no_library_of_grpc() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=15)
     assert shown.stdout.split() == ["GetTask"] * 4
-
-
-def test_the_view_is_a_handler_of_the_api() -> None:
-    assert callable(CallsView(["desk"], lambda _: "http://localhost", lambda _: None).show)

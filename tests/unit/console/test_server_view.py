@@ -367,9 +367,3 @@ async def test_anybody_sees_a_call_in_every_version() -> None:
         status, answer = await browser.post("calls", {**body, "params": {}})
         assert (status, answer["reason"]) == (400, "INVALID_PARAMS")
         assert "id is required" in answer["error"]
-
-
-async def test_a_call_that_is_too_large_is_refused() -> None:
-    async with console_of([make_agent()], opened=False) as browser:
-        status, _ = await browser.post("calls", b'{"agent":"desk","operation":"%b"}' % (b"x" * 300_000))
-        assert status == 413
