@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import pytest
 from support.command import SOURCE
+from support.terminal import Terminal
 
 from dragoman import Agent, Context, Failed, File
 from dragoman.cli.main import main
@@ -52,6 +53,14 @@ def url(gate: threading.Event) -> Iterator[str]:
     with served(agent) as url:
         yield url
         gate.set()
+
+
+def send_line(screen: Terminal, line: str, *answers: str) -> None:
+    """Type a line at the prompt, and wait until the answers are on the screen, one after the other."""
+    screen.until("> ")
+    screen.type(f"{line}\n")
+    for answer in answers:
+        screen.until(answer)
 
 
 def test_lines_from_a_pipe_are_one_conversation(url: str, run: Run):
@@ -135,10 +144,7 @@ def test_markdown_is_rendered_or_not_as_the_user_likes(url: str, terminal: Any):
             screen.until("> ")
         screen.type("/new\n")
         screen.until("started a new conversation\n")
-        screen.until("> ")
-        screen.type("**loud**\n")
-        screen.until("**loud**\n")
-        screen.until(answer)
+        send_line(screen, "**loud**", "**loud**\n", answer)
 
 
 @pytest.mark.parametrize(
@@ -188,9 +194,7 @@ def test_a_conversation_goes_on_with_an_agent_that_lists_no_tasks(url: str, run:
 def test_a_terminal_shows_where_a_conversation_was_and_how_to_come_back(url: str, terminal: Any):
     screen = terminal("chat", url, NO_COLOR="1")
     screen.until("waiter: Brings things")
-    screen.until("> ")
-    screen.type("bread\n")
-    screen.until("1: bread\n")
+    send_line(screen, "bread", "1: bread\n")
     screen.until("> ")
     screen.type("\x04")
     code, rest = screen.ended()
@@ -199,17 +203,12 @@ def test_a_terminal_shows_where_a_conversation_was_and_how_to_come_back(url: str
     assert come_back is not None
     screen = terminal(*come_back[1].split(), NO_COLOR="1")
     screen.until("> bread\n1: bread\n")
-    screen.until("> ")
-    screen.type("drink\n")
-    screen.until("Which drink?\n")
+    send_line(screen, "drink", "Which drink?\n")
     screen.until("? ")
     screen.type("tea\n")
     screen.until("2: tea\n")
-    screen.until("> ")
-    screen.type("/new\n")
-    screen.until("started a new conversation\n")
-    screen.until("> ")
-    screen.type("/quit\n")
+    send_line(screen, "/new", "started a new conversation\n")
+    send_line(screen, "/quit")
     code, rest = screen.ended()
     assert (code, "come back" in rest) == (0, False)
 
@@ -218,9 +217,7 @@ def test_several_lines_are_one_message_and_the_arrow_keys_bring_back_that_of_an_
     url: str, terminal: Any, tmp_path: Path
 ):
     screen = terminal("chat", url)
-    screen.until("> ")
-    screen.type("two \\\n")
-    screen.until("... ")
+    send_line(screen, "two \\", "... ")
     screen.type("lines\n")
     screen.until("1: two |lines\n")
     screen.until("> ")
@@ -228,9 +225,7 @@ def test_several_lines_are_one_message_and_the_arrow_keys_bring_back_that_of_an_
     screen.until("return 1")
     screen.type("\n")
     screen.until("2: def f():|~return 1\n")
-    screen.until("> ")
-    screen.type(" a secret\n")
-    screen.until("3:  a secret\n")
+    send_line(screen, " a secret", "3:  a secret\n")
     screen.until("> ")
     screen.type("\x04")
     screen.ended()
@@ -239,25 +234,19 @@ def test_several_lines_are_one_message_and_the_arrow_keys_bring_back_that_of_an_
     assert [json.loads(line) for line in kept.read_text().splitlines()] == ["two \nlines", "def f():\n\treturn 1"]
 
     screen = terminal("chat", url)
-    screen.until("> ")
-    screen.type("\x1b[A\x1b[A\n")
-    screen.until("1: two |lines\n")
+    send_line(screen, "\x1b[A\x1b[A", "1: two |lines\n")
 
 
 def test_tab_completes_commands_and_paths(url: str, terminal: Any, tmp_path: Path):
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "my list.txt").write_text("eggs")
     screen = terminal("chat", url)
-    screen.until("> ")
-    screen.type("/fi\tpa\tmy\t buy\n")
-    screen.until("[my list.txt: eggs] 1: buy\n")
+    send_line(screen, "/fi\tpa\tmy\t buy", "[my list.txt: eggs] 1: buy\n")
 
 
 def test_ctrl_c_cancels_the_answer_and_at_the_prompt_clears_the_line(url: str, terminal: Any, run: Run):
     screen = terminal("chat", url, NO_COLOR="1")
-    screen.until("> ")
-    screen.type("slow\n")
-    screen.until("soon ")
+    send_line(screen, "slow", "soon ")
     screen.interrupt()
     screen.until("canceled\n")
     screen.until("> ")
@@ -265,9 +254,7 @@ def test_ctrl_c_cancels_the_answer_and_at_the_prompt_clears_the_line(url: str, t
     screen.type("never sent")
     screen.until("never sent")
     screen.interrupt_until("press Ctrl-C again to quit\n")
-    screen.until("> ")
-    screen.type("bread\n")
-    screen.until("1: bread\n")
+    send_line(screen, "bread", "1: bread\n")
     screen.until("> ")
     screen.interrupt_until("press Ctrl-C again to quit\n")
     screen.until("> ")
@@ -289,10 +276,7 @@ def test_the_prompt_of_a_typed_question_says_what_is_wanted(terminal: Any):
 
     with served(agent) as url:
         screen = terminal("chat", url, NO_COLOR="1")
-        screen.until("> ")
-        screen.type("a table\n")
-        screen.until("How many guests?\n")
-        screen.until("whole number? ")
+        send_line(screen, "a table", "How many guests?\n", "whole number? ")
         screen.type("4\n")
         screen.until("Do they smoke?\n")
         screen.until("yes/no? ")
@@ -308,9 +292,7 @@ def test_the_prompt_of_a_typed_question_says_what_is_wanted(terminal: Any):
 
 def test_a_second_ctrl_c_after_the_one_that_canceled_leaves(url: str, terminal: Any):
     screen = terminal("chat", url, NO_COLOR="1")
-    screen.until("> ")
-    screen.type("slow\n")
-    screen.until("soon ")
+    send_line(screen, "slow", "soon ")
     screen.interrupt()
     screen.until("canceled\n")
     screen.until("> ")
@@ -340,9 +322,7 @@ def test_a_second_ctrl_c_leaves_while_the_agent_does_not_answer_the_first(termin
 
     with served(stubborn) as url:
         screen = terminal("chat", url, "--transport", "rest", NO_COLOR="1")
-        screen.until("> ")
-        screen.type("on\n")
-        screen.until("going ")
+        send_line(screen, "on", "going ")
         screen.interrupt()
         assert asked.wait(20)
         code, rest = screen.interrupted()
@@ -364,9 +344,7 @@ def test_a_running_answer_is_taken_up_with_its_conversation(url: str, run: Run, 
 def test_a_python_without_readline_chats_all_the_same(url: str, terminal: Any, tmp_path: Path):
     (tmp_path / "readline.py").write_text("raise ImportError")
     screen = terminal("chat", url, NO_COLOR="1", PYTHONPATH=f"{tmp_path}:{SOURCE}")
-    screen.until("> ")
-    screen.type("a\\\n")
-    screen.until("... ")
+    send_line(screen, "a\\", "... ")
     screen.type("b\n")
     screen.until("1: a|b\n")
     screen.until("> ")
@@ -403,10 +381,6 @@ def test_an_error_is_printed_and_the_conversation_goes_on(terminal: Any):
         down.set()
         screen.type("one\n")
         screen.until("dragoman: too early\n")
-        screen.until("> ")
-        screen.type("two\n")
-        screen.until("two\n")
-        screen.until("two\n")
-        screen.until("> ")
-        screen.type("/quit\n")
+        send_line(screen, "two", "two\n", "two\n")
+        send_line(screen, "/quit")
         assert screen.ended()[0] == 0
