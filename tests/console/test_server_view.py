@@ -122,15 +122,6 @@ async def test_a_limit_that_is_hit_is_counted(visit: Any, watch: Watch, serve: A
     await expect(page.get_by_role("heading", name="Limits hit")).to_be_visible(timeout=20_000)
 
 
-async def test_without_the_token_there_are_no_figures(visit: Any, studio: ServedConsole, watch: Watch):
-    page = await visit(f"{studio.url}/#/server")
-    await expect(page.get_by_role("heading", name="Figures of the server need a key")).to_be_visible()
-    await expect(page.get_by_text("dragoman open")).to_be_visible()
-    assert not [url for url in watch.requests if url.endswith("console/api/server")]
-    response = await page.request.get(f"{studio.url}/console/api/server")
-    assert response.status == 401
-
-
 async def test_a_server_that_is_gone_leaves_the_last_figures_and_is_found_again(visit: Any, watch: Watch, serve: Any):
     watch.allow("ERR_CONNECTION_REFUSED|status of 401")
     server: ServedConsole = serve(AGENTS)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 from console.browser import PHONE
 from console.driving import axe, press, sidebar, sideways
-from console.serving import AGENTS, GUARDED, ServedConsole
+from console.serving import GUARDED, ServedConsole
 from console.watching import Watch
 from playwright.async_api import Locator, Page, expect
 
@@ -229,27 +228,3 @@ async def test_a_wrong_token_says_how_to_get_the_right_one_and_the_agents_can_st
     await expect(page.get_by_role("region", name="Result").get_by_role("link", name="Task", exact=True)).to_have_count(
         0
     )
-
-
-@pytest.mark.console
-async def test_the_token_of_one_server_opens_no_other(visit: Any, watch: Watch, serve: Any):
-    watch.allow("status of 403")
-    one, two = serve(AGENTS), serve(AGENTS)
-    page = await visit(one.console, also=(two.url,))
-    await expect(banner(page)).to_contain_text("operator")
-    await page.goto(f"{two.url}/?token={one.console.partition('token=')[2]}")
-    await expect(page.get_by_role("alert")).to_contain_text("This token is not valid")
-    await expect(banner(page)).to_contain_text("visitor")
-    await page.goto(two.console)
-    await expect(banner(page)).to_contain_text("operator")
-    await page.goto(one.url)
-    await expect(banner(page)).to_contain_text("operator")
-
-
-@pytest.mark.console
-async def test_without_a_console_there_is_no_page(visit: Any, watch: Watch, serve: Any):
-    watch.allow("status of 404")
-    server: ServedConsole = serve(AGENTS, "--console", "off")
-    page = await visit(f"{server.url}/")
-    await expect(page.get_by_role("navigation")).to_have_count(0)
-    await expect(page.locator("body")).to_contain_text(re.compile("not found", re.IGNORECASE))

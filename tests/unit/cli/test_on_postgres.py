@@ -278,14 +278,6 @@ def test_nodes_without_a_server_or_a_store(typed: Typed, postgres_url: str, empt
     assert (refused.code, "refuses connections" in refused.err) == (1, True)
 
 
-def test_a_node_that_serves_is_listed(typed: Typed, postgres_url: str) -> None:
-    with served(Agent("hello", description="Greets"), store=postgres_url, secret="s" * 32, node="web1"):
-        (node,) = json.loads(run(typed, "nodes", "--json", "--store", postgres_url).out)["nodes"]
-    assert (node["name"], node["state"], node["agents"]) == ("web1", "alive", ["hello"])
-    (node,) = json.loads(run(typed, "nodes", "--all", "--json", "--store", postgres_url).out)["nodes"]
-    assert node["state"] == "stopped"
-
-
 # -- doctor ----------------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -294,13 +293,6 @@ def serving(folder: Path) -> Iterator[Callable[..., str]]:
             return started.enter_context(ServerProcess.serve(folder, *args, environment=environment)).url
 
         yield serve
-
-
-def test_an_adk_agent_is_served_and_answers_as_it_is_typed(
-    serving: Callable[..., str], run: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    done = run("send", serving("adder.py:root_agent"), "how much is it?")
-    assert (done.returncode, done.stdout) == (0, "The sum is 5.\n"), done.stderr
 
 
 def test_agents_of_the_settings_file_are_served_together(folder: Path, serving: Callable[..., str]) -> None:

@@ -158,21 +158,6 @@ def test_a_question_is_answered_by_last_or_a_beginning(typed: Typed, named: str)
 # -- the conversation ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("url")
-def test_continue_stays_in_the_last_conversation(typed: Typed):
-    assert typed("send", "one").out == "nothing, then one\n"
-    assert typed("send", "--continue", "two").out == "one, then two\n"
-    assert typed("send", "three", "--continue").out == "two, then three\n"
-    assert typed("send", "four").out == "nothing, then four\n"
-
-
-@pytest.mark.usefixtures("url")
-def test_continue_answers_the_question_that_waits(typed: Typed):
-    assert typed("send", "--tool", "ask", "--no-wait").code == 0
-    assert typed("watch", "last").code == 6
-    assert typed("send", "--continue", "Ada").out == "you are Ada\n"
-
-
 def test_continue_goes_on_after_an_answer_without_a_task(url: str, typed: Typed):
     done = typed("send", "--tool", "wave", "--json")
     context = json.loads(done.out)["message"]["contextId"]

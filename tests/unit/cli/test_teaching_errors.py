@@ -77,23 +77,11 @@ MISTAKES = [
         "dragoman: there is no module `ap`; did you mean `app`?",
     ),
     Mistake(
-        "misspelt the file",
-        "serve ap.py",
-        "dragoman: there is no file `ap.py`; did you mean `app.py`?",
-    ),
-    Mistake(
         "made no agent",
         "serve other.py",
         'dragoman: `other.py` has nothing to serve: write `agent = Agent("other", description="…")` in it and mark '
         "functions with `@agent.skill`",
         files={"other.py": "x = 1\n"},
-    ),
-    Mistake(
-        "gave a file name as store",
-        "serve app.py --store tasks.db",
-        "dragoman: --store tasks.db: must be `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db` or "
-        "`postgresql://user@host/database`; "
-        "did you mean `sqlite:///tasks.db`?",
     ),
     Mistake(
         "gave the host's tools a database of servers",

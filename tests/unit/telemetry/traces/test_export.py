@@ -168,15 +168,6 @@ def test_a_collector_that_never_answers_delays_the_end_by_two_seconds_at_most(tm
     assert seconds < quick + 4
 
 
-def test_spans_on_the_console_are_on_stderr(tmp_path: Path) -> None:
-    with serving(tmp_path, {"OTEL_TRACES_EXPORTER": "console"}) as server:
-        output, problems, _ = call(server.url, {"OTEL_TRACES_EXPORTER": "console"})
-        log, _ = stopped(server)
-    assert output == "hello Ada\n"
-    assert '"name": "SendStreamingMessage"' in problems
-    assert '"name": "invoke_agent greeter"' in log
-
-
 TABLE: list[tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]] = [
     ({}, (), ()),
     ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, ("otlp",), ("otlp",)),
