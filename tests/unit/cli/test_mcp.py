@@ -22,7 +22,7 @@ import mcp
 import pytest
 from click.testing import CliRunner
 from mcp.client.stdio import StdioServerParameters
-from support.command import DRAGOMAN, SOURCE, clean_environment
+from support.command import DRAGOMAN, SOURCE, clean_environment, dragoman
 from support.server_process import ServerProcess
 from warm_start import write_command
 
@@ -295,23 +295,12 @@ def test_a_host_that_listens_does_not_keep_it_from_ending(tmp_path: Path) -> Non
         assert not process.tracebacks
 
 
-@pytest.mark.parametrize(
-    ("header", "value", "code"),
-    [
-        ("Host", "evil.example", 421),
-        ("Origin", "http://evil.example", 403),
-        ("Origin", "http://localhost:3000", 200),
-        ("Host", "localhost:1", 200),
-    ],
-)
-def test_a_web_page_with_a_name_that_leads_here_is_refused(tmp_path: Path, header: str, value: str, code: int) -> None:
+def test_a_host_name_that_leads_here_is_refused(tmp_path: Path) -> None:
     with listening(tmp_path, "--http", "127.0.0.1:0") as (url, _):
-        try:
-            with urllib.request.urlopen(posted(url, INITIALIZE, **{header: value}), timeout=20) as answer:
-                assert answer.status == code
-        except urllib.error.HTTPError as error:
-            with error:
-                assert error.code == code
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(posted(url, INITIALIZE, Host="evil.example"), timeout=20)
+        with refused.value:
+            assert refused.value.code == 421
 
 
 @pytest.mark.parametrize(
@@ -373,15 +362,7 @@ def test_a_malformed_address_is_an_error(text: str) -> None:
 def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [*MCP, "--http", f"127.0.0.1:{port}"],
-            cwd=tmp_path,
-            env=clean_environment(),
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        done = dragoman(tmp_path, "mcp", "--http", f"127.0.0.1:{port}")
     says = f"dragoman: port {port} is in use: use another, or --http 127.0.0.1:0 for any free one\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", says)
 

@@ -89,6 +89,15 @@ def test_a_reader_that_goes_away_ends_it_quietly(url: str, writer: Writer, tmp_p
         assert process.wait(PATIENCE) == 1
 
 
+def test_a_reader_that_reads_nothing_ends_it_quietly(url: str, tmp_path: Path) -> None:
+    with started(tmp_path, "card", url) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(PATIENCE) == 1
+
+
 def test_the_text_of_a_task_that_fails_has_been_printed(url: str, run: Run) -> None:
     done = run("send", url, "--tool", "fail")
     assert (done.returncode, done.stdout, done.stderr) == (1, "half of it\n", "dragoman: the rest is lost\n")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +12,7 @@ import pytest
 
 from dragoman.installation import install_line
 
-SRC = Path(__file__).resolve().parents[3] / "src"
+from .conftest import Run
 
 SERVABLE = """
 class Echo:
@@ -23,14 +20,6 @@ class Echo:
     def app_for(self, settings): ...
 
 agent = Echo()
-"""
-
-SCRIPT = """
-import os
-from pathlib import Path
-from dragoman.server.config.loader import load_settings
-
-load_settings({"prot": 9000}, environ=os.environ, config=None, cwd=Path.cwd())
 """
 
 
@@ -41,7 +30,6 @@ class Mistake(NamedTuple):
     typed: str
     prints: str
     files: dict[str, str] = {}  # noqa: RUF012 never changed
-    python: bool = False  # typed to Python, not to dragoman
     then: str = ""  # the command it suggests
 
 
@@ -56,12 +44,6 @@ MISTAKES = [
         "serve app.py",
         "dragoman: dragoman.toml [serve]: there is no setting `prot`; did you mean `port`?",
         files={"dragoman.toml": "[serve]\nprot = 9000\n"},
-    ),
-    Mistake(
-        "misspelt a keyword",
-        "script.py",
-        "ConfigError: keyword prot: there is no such setting; did you mean `port`?",
-        python=True,
     ),
     Mistake(
         "wanted what an extra has",
@@ -130,22 +112,12 @@ def ports() -> Iterator[dict[str, int]]:
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.did for mistake in MISTAKES])
 def test_a_mistake_is_answered_with_what_to_type_instead(
-    tmp_path: Path, mistake: Mistake, ports: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Run, mistake: Mistake, ports: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ):
-    for name, text in {"app.py": SERVABLE, "script.py": SCRIPT, **mistake.files}.items():
+    for name, text in {"app.py": SERVABLE, **mistake.files}.items():
         (tmp_path / name).write_text(text)
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    typed = mistake.typed.format(**ports).split()
-    done = subprocess.run(
-        [sys.executable, *typed] if mistake.python else [sys.executable, "-m", "dragoman.cli.main", *typed],
-        cwd=tmp_path,
-        env={**kept, "PYTHONPATH": str(SRC)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.stdout == ""
+    done = run(*mistake.typed.format(**ports).split())
+    assert (done.returncode, done.stdout) == (2, "")
     *lines, last = done.stderr.splitlines()
     if mistake.then:
         assert last.endswith(f"dragoman {mistake.then.format(**ports)}")
@@ -153,6 +125,5 @@ def test_a_mistake_is_answered_with_what_to_type_instead(
     # In that folder: what is below a folder is named from there.
     monkeypatch.chdir(tmp_path)
     assert last.endswith(mistake.prints.format(**ports, extra=install_line("postgres")))
-    assert done.returncode == (1 if mistake.python else 2)
-    assert mistake.python or "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr
     assert "hunter2" not in done.stderr
