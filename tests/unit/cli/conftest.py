@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 from support.command import DRAGOMAN, clean_environment
 from support.terminal import Terminal
 
-from dragoman.cli.main import main
+from dragoman.cli.main import group, main
+from dragoman.errors import ConfigError
 
 PATIENCE = 30.0
 
@@ -45,6 +47,13 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
         return Ended(int(ended.value.code or 0), *capfd.readouterr())
 
     return run
+
+
+def refusal_of(*flags: str) -> str:
+    """Why `dragoman serve` does not start with these words."""
+    done = CliRunner().invoke(group, ["serve", *flags])
+    assert isinstance(done.exception, ConfigError), done.output
+    return str(done.exception)
 
 
 @pytest.fixture

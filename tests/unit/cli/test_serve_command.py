@@ -18,17 +18,12 @@ from dragoman.errors import ConfigError
 from dragoman.model.event import ArtifactUpdate
 from dragoman.sync import Client
 
+from .conftest import refusal_of
+
 TABLE = "dragoman.toml [agents.x]"
 
 
 pytestmark = pytest.mark.usefixtures("forgotten_imports")
-
-
-def refusal_of(*flags: str) -> str:
-    """What `serve` refuses to do."""
-    done = CliRunner().invoke(group, ["serve", *flags])
-    assert isinstance(done.exception, ConfigError), done.output
-    return str(done.exception)
 
 
 @contextmanager

@@ -22,6 +22,8 @@ from dragoman.errors import ConfigError
 from dragoman.installation import install_line
 from dragoman.sync import Client as SyncClient
 
+from .conftest import refusal_of
+
 # Before ADK is imported: it traces from then on.
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")
 
@@ -74,13 +76,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgotten_imports: N
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def refusal_of(*flags: str) -> str:
-    """What `serve` refuses to do."""
-    done = CliRunner().invoke(group, ["serve", *flags])
-    assert isinstance(done.exception, ConfigError), done.output
-    return str(done.exception)
 
 
 def agents_of(folder: Path, **flags: Any) -> list[Agent]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.otlp_collector import SpanMemory, collected_spans
+from support.otlp_collector import SpanMemory
 
 from dragoman import Agent, Context, User
 from dragoman.net.asgi import AsgiClient
@@ -36,12 +35,6 @@ class Log:
 @pytest.fixture
 def log(capsys: pytest.CaptureFixture[str]) -> Log:
     return Log(capsys)
-
-
-@pytest.fixture
-def spans() -> Iterator[SpanMemory]:
-    with collected_spans() as memory:
-        yield memory
 
 
 async def by_name(request: Any) -> User | None:
