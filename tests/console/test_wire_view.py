@@ -201,19 +201,6 @@ async def test_the_other_binding_is_really_used(visit: Any, watch: Watch, studio
     assert f"{studio.url}/agents/studio" in watch.requests
 
 
-@pytest.mark.console
-async def test_lists_gets_and_cancels_work_over_the_other_binding(visit: Any, watch: Watch, studio: ServedConsole):
-    page = await visit(studio.address("#/wire"))
-    await page.get_by_role("radio", name="HTTP+JSON").check()
-    await go(page, "#/agents/studio/skills/wait")
-    await page.get_by_role("button", name="Run").click()
-    result = page.get_by_role("region", name="Result")
-    await expect(result.get_by_text("begun")).to_be_visible()
-    await result.get_by_role("button", name="Cancel").click()
-    await expect(result.get_by_text("canceled", exact=True)).to_be_visible()
-    assert any(re.search(r"/agents/studio/tasks/[^/]+:cancel$", url) for url in watch.requests)
-
-
 # -- every version -----------------------------------------------------------------------------------------------------
 
 EVERY = {
