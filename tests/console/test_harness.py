@@ -86,7 +86,7 @@ async def test_a_request_to_another_port_fails_the_test(visit: Any, watch: Watch
         ("<iframe src=http://tracker.example/frame></iframe>", "outside: GET /frame"),
     ],
 )
-async def test_whatever_leaves_the_machine_fails_the_test(visit: Any, watch: Watch, body: str, problem: str):
+async def test_a_request_beyond_this_machine_fails_the_test(visit: Any, watch: Watch, body: str, problem: str):
     await problems_of(visit, watch, problem, GOOD + body, policy="default-src * 'unsafe-inline'")
 
 
@@ -135,7 +135,7 @@ async def test_a_long_task_is_seen(visit: Any):
         assert await long_tasks(page) == []
 
 
-async def test_what_sticks_out_of_a_narrow_window_is_seen(visit: Any):
+async def test_an_element_that_sticks_out_of_a_narrow_window_is_found(visit: Any):
     body = GOOD.replace("<html lang=en>", "<html lang=en><meta name=viewport content='width=device-width'>")
     style = "<link rel=stylesheet href=style.css><table width=500><tr><td>wide</table>"
     with a_page(body.replace("<main>", f"<main>{style}"), policy="default-src 'self'") as url:

@@ -54,7 +54,7 @@ async def test_figures_move_under_load(visit: Any, serve: Any):
     await expect(page).to_have_url(re.compile("#/tasks.state=TASK_STATE_COMPLETED"))
 
 
-async def test_what_runs_is_listed_and_is_gone_when_it_has_ended(visit: Any, serve: Any):
+async def test_running_tasks_are_listed_until_they_end(visit: Any, serve: Any):
     server: ServedConsole = serve(AGENTS)
     page = await visit(server.address("#/server"))
     async with Client(f"{server.url}/agents/studio") as client:

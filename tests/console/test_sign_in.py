@@ -192,7 +192,7 @@ async def test_an_operator_who_signs_out_is_a_visitor(visit: Any, watch: Watch, 
 
 
 @pytest.mark.console
-async def test_nothing_of_who_signs_out_stays_in_the_page(visit: Any, watch: Watch, studio: ServedConsole):
+async def test_signing_out_clears_the_page(visit: Any, watch: Watch, studio: ServedConsole):
     watch.allow("status of 401")
     page = await visit(studio.address("#/agents/studio/chat"))
     await page.get_by_role("textbox", name="Message").fill("my secret plan")

@@ -65,7 +65,7 @@ async def test_an_answer_that_is_wrong_is_an_error() -> None:
     assert "result" in found.first_error
 
 
-async def test_what_a_client_reads_wrong_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wrongly_read_response_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     class Deaf:
         async def echo(self, text: str) -> str:
             return text.upper()

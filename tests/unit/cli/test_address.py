@@ -186,7 +186,7 @@ def test_a_name_of_a_remote_may_be_the_default(url: str, typed: Typed, tmp_path:
 
 
 @pytest.mark.usefixtures("typed")
-def test_the_default_is_port_8080_of_this_machine_whatever_the_server_calls_itself(monkeypatch: pytest.MonkeyPatch):
+def test_the_default_address_is_port_8080_of_this_machine(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DRAGOMAN_URL", "https://public.example")
     assert default_target().url == DEFAULT_URL == "http://127.0.0.1:8080"
 

@@ -110,7 +110,7 @@ def test_grpc_says_the_same(typed: Typed, pem: str) -> None:
         assert ended.err.endswith(f": try grpcs://{secure}\n")
 
 
-def test_where_nobody_answers_it_says_how_to_start_an_agent(typed: Typed) -> None:
+def test_a_refused_connection_says_how_to_start_an_agent(typed: Typed) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     ended = typed("send", f"127.0.0.1:{port}", "hi")

@@ -128,7 +128,7 @@ async def test_a_copy_made_while_a_server_writes_is_consistent_and_has_all_that_
     assert await ids(tmp_path / "t.db") == set(done)
 
 
-async def test_what_is_written_between_two_steps_is_not_in_the_copy(tmp_path: Path):
+async def test_writes_between_two_steps_are_not_in_the_copy(tmp_path: Path):
     await fill(tmp_path / "t.db", tasks=100, size=3 * STEP_PAGES * 4096 // 100)
     async with opened(tmp_path / "t.db") as store:
         loop = asyncio.get_running_loop()
@@ -146,7 +146,7 @@ async def test_what_is_written_between_two_steps_is_not_in_the_copy(tmp_path: Pa
     assert await ids(tmp_path / "t.db") >= set(written)
 
 
-def test_what_a_killed_server_left_in_the_wal_is_in_the_copy(tmp_path: Path):
+def test_the_wal_of_a_killed_server_is_in_the_copy(tmp_path: Path):
     killed = subprocess.run(
         [sys.executable, "-c", KILLED], cwd=tmp_path, env=clean_environment(), timeout=30, check=False
     )
@@ -175,7 +175,7 @@ async def test_a_file_that_is_there_is_replaced_only_when_that_is_wanted(tmp_pat
     assert await ids(tmp_path / "copy.db") == {"t0", "t1", "t2"}
 
 
-async def test_what_an_interrupted_backup_left_is_replaced_only_when_that_is_wanted(tmp_path: Path):
+async def test_leftovers_of_an_interrupted_backup_are_replaced_only_with_force(tmp_path: Path):
     await fill(tmp_path / "t.db")
     (tmp_path / "copy.db.part").write_text("half")
     done = backup(tmp_path)
@@ -202,7 +202,7 @@ async def test_a_store_whose_name_is_that_of_an_unfinished_copy_is_not_taken_for
     assert await ids(tmp_path / "copy.db.part") == {"t0", "t1", "t2"}
 
 
-async def test_a_database_that_somebody_uses_is_not_replaced(tmp_path: Path):
+async def test_a_database_in_use_is_not_replaced(tmp_path: Path):
     await fill(tmp_path / "t.db")
     async with opened(tmp_path / "copy.db") as store:
         await create(store, row_of(store, "theirs"))
@@ -223,7 +223,7 @@ async def test_a_database_that_somebody_uses_is_not_replaced(tmp_path: Path):
         ("sqlite:///newer.db", "newer.db was written by a newer Dragoman (schema 99"),
     ],
 )
-def test_what_is_no_store_is_refused_with_what_to_do(tmp_path: Path, store: str, says: str):
+def test_a_store_that_cannot_be_backed_up_is_refused_with_what_to_do(tmp_path: Path, store: str, says: str):
     (tmp_path / "text.db").write_text("no database, but long enough to be taken for one\n" * 100)
     (tmp_path / "empty.db").touch()
     for name, version in (("other.db", 0), ("newer.db", 99)):
@@ -275,7 +275,7 @@ async def test_ctrl_c_leaves_nothing_behind(tmp_path: Path):
     assert not names(tmp_path) & {"copy.db", "copy.db.part", "copy.db.part-journal"}
 
 
-async def test_of_two_forced_backups_to_one_file_the_later_one_is_kept_whole(tmp_path: Path):
+async def test_the_later_of_two_forced_backups_to_one_file_is_kept_whole(tmp_path: Path):
     await fill(tmp_path / "t.db")
     source, target = tmp_path / "t.db", tmp_path / "copy.db"
 

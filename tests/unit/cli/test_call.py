@@ -57,7 +57,7 @@ def test_words_are_read_by_the_types_of_the_skill(run: Run, tools: str) -> None:
     }
 
 
-def test_what_is_given_as_json_is_passed_as_it_is(run: Run, tools: str) -> None:
+def test_a_json_argument_is_passed_unchanged(run: Run, tools: str) -> None:
     done = run("call", tools, "show", "n:=3", 'text:="3"', "--wire")
     assert json.loads(done.stdout)["n"] == 3
     assert json.loads(done.stdout)["text"] == "3"

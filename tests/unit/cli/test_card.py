@@ -51,7 +51,7 @@ def with_card(card: Any) -> Any:
     return site({"/.well-known/agent-card.json": ("application/json", json.dumps(card).encode())})
 
 
-def test_the_summary_says_who_where_what_and_how(url: str, run: Run):
+def test_the_summary_has_name_interfaces_skills_and_security(url: str, run: Run):
     done = run("card", url)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -71,7 +71,7 @@ def test_the_interface_that_would_be_used_is_marked_as_the_options_want_it(url: 
     ]
 
 
-def test_what_a_card_demands_is_shown(run: Run):
+def test_the_summary_shows_required_credentials_and_the_provider(run: Run):
     card = {
         "name": "old", "description": "x", "version": "1", "url": "http://127.0.0.1:1/", "capabilities": {},
         "protocolVersion": "0.3.0", "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],

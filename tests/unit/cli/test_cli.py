@@ -489,7 +489,7 @@ FORGED = "t1\n2026-01-01 00:00:00.000 INFO    dragoman.audit: event=signed-in us
 
 
 @pytest.mark.parametrize("name", ["dragoman.engine", "somebody.else"])
-def test_a_log_as_text_has_one_line_a_record_whatever_callers_write(capsys: pytest.CaptureFixture[str], name: str):
+def test_a_text_log_has_one_line_per_record(capsys: pytest.CaptureFixture[str], name: str):
     configure("text", "info")
     logging.getLogger(name).info("task %s ended", FORGED)
     (line,) = capsys.readouterr().err.splitlines()
@@ -520,7 +520,7 @@ def test_a_log_as_json_escapes_what_would_command_a_terminal(capsys: pytest.Capt
     assert json.loads(written)["task_id"] == FORGED
 
 
-def test_a_log_of_somebody_elses_formatter_has_one_line_a_record_too():
+def test_a_log_with_another_formatter_has_one_line_per_record():
     written = io.StringIO()
     handler = logging.StreamHandler(written)
     for name in NAMES:

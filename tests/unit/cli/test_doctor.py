@@ -118,7 +118,7 @@ async def test_a_store_at_rest_is_read_without_leaving_a_trace(tmp_path: Path):
     assert traces(tmp_path) == before
 
 
-async def test_beside_a_server_it_tells_who_that_is(tmp_path: Path):
+async def test_the_doctor_names_the_running_server(tmp_path: Path):
     async with opened(tmp_path / "t.db") as store:
         await create(store, row_of(store, "a", state=State.WORKING))
         before = traces(tmp_path)
@@ -198,7 +198,7 @@ def test_settings_that_cannot_be_used_fail_and_the_rest_is_still_checked(
     assert line(done, "uvloop").startswith("ok")
 
 
-def test_what_grpc_takes_is_checked_where_it_is_served(tmp_path: Path):
+def test_grpcio_is_checked_where_grpc_is_served(tmp_path: Path):
     assert "grpcio" not in doctor(tmp_path).stdout
     assert line(doctor(tmp_path, DRAGOMAN_GRPC="50051"), "grpcio").startswith("ok")
 
@@ -280,7 +280,7 @@ async def test_a_large_wal_without_a_server_is_a_warning(tmp_path: Path):
     assert "WAL 64.0 MB: start the server once" in line(done, "size")
 
 
-def test_what_a_killed_server_left_is_read_from_the_wal(tmp_path: Path):
+def test_tasks_of_a_killed_server_are_read_from_the_wal(tmp_path: Path):
     assert run(tmp_path, ["-c", KILLED]).returncode == -signal.SIGKILL
     done = doctor(tmp_path, "--store", "sqlite:///t.db")
     assert done.returncode == 0

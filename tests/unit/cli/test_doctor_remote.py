@@ -450,7 +450,7 @@ async def test_the_days_of_a_certificate_are_counted(monkeypatch: pytest.MonkeyP
     assert (later.level, later.says) == ("warn", "TLSv1.3, the certificate is valid for 1 more day")
 
 
-async def test_what_is_not_encrypted_is_a_warning_elsewhere_and_none_here():
+async def test_plain_http_is_a_warning_except_on_loopback():
     assert (await check_tls("http://127.0.0.1:1")).level == "ok"
     found = await check_tls("http://agents.example.com")
     assert (found.level, found.do[:14]) == ("warn", "A2A 1.0, 7.1: ")

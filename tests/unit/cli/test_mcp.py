@@ -150,7 +150,7 @@ def test_an_old_host_that_writes_raw_lines_finds_the_server_and_its_tools(tmp_pa
         assert next_message(process)["result"]["content"] == [{"type": "text", "text": "[]"}]
 
 
-def test_whatever_is_printed_the_host_reads_nothing_but_messages(tmp_path: Path, agent_url: str) -> None:
+def test_stdout_carries_only_messages(tmp_path: Path, agent_url: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import logging, os, subprocess, sys, warnings\n"
         "class Loud:\n"
@@ -306,14 +306,14 @@ def test_a_host_name_that_leads_here_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "place"), [("127.0.0.1", "127.0.0.1:80"), ("127.0.0.2", "127.0.0.2:80"), ("::1", "[::1]:80")]
 )
-def test_on_this_machine_nobody_has_to_be_warned(address: str, place: str) -> None:
+def test_listening_on_loopback_prints_no_warning(address: str, place: str) -> None:
     first, shared = startup_lines(address, 80)
     assert first == f"serving MCP at http://{place}/mcp"
     assert shared == "all hosts that connect share one registry: each sees the agents and tasks of the others"
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])
-def test_who_lets_others_in_is_warned(address: str) -> None:
+def test_listening_beyond_loopback_prints_a_warning(address: str) -> None:
     _, _, warning, names = startup_lines(address, 80)
     assert warning.startswith("warning: anyone who can reach ")
     assert names.endswith("allow another name for this machine with --allow")

@@ -164,9 +164,7 @@ def message(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("programs")
-def test_of_a_shared_database_only_the_schema_of_the_store_is_backed_up(
-    typed: Typed, empty_postgres_url: str, tmp_path: Path
-) -> None:
+def test_only_the_schema_of_the_store_is_backed_up(typed: Typed, empty_postgres_url: str, tmp_path: Path) -> None:
     database(empty_postgres_url, "CREATE TABLE another (id int)", 'CREATE SCHEMA "My Agents"', "SELECT")
     store = f"{empty_postgres_url}?search_path=%22My%20Agents%22"
     assert run(typed, "users", "add", "ann", "--no-password", "--store", store).code == 0
@@ -255,7 +253,7 @@ def test_nodes_that_have_ended_are_listed_on_request(typed: Typed, filled: str) 
     ]
 
 
-def test_what_does_not_fit_is_a_warning_below_the_nodes(typed: Typed, filled: str) -> None:
+def test_mismatches_are_warnings_below_the_nodes(typed: Typed, filled: str) -> None:
     database(
         filled,
         "UPDATE nodes SET seen = clock_timestamp(), name = 'one' WHERE id = 8",
@@ -327,7 +325,7 @@ def test_standbys_that_the_url_does_not_name_are_not_found() -> None:
     assert list(check_hosts(facts, 2)) == list(check_hosts(facts._replace(standbys=0), 1)) == []
 
 
-def test_hosts_of_the_url_that_follow_nobody_are_reported() -> None:
+def test_hosts_of_the_url_that_are_no_standbys_are_reported() -> None:
     facts = StandbyFacts("*", "on", 1, 1, 0, 0, 0)
     found = [*check_hosts(facts, 3), *check_hosts(facts._replace(standbys=0), 2)]
     assert [finding.says for finding in found] == [

@@ -273,7 +273,7 @@ def test_a_token_is_checked_and_json_hides_what_is_secret(tmp_path: Path, agent:
         assert listener.process.wait(10) == 0
 
 
-def test_what_an_agent_sends_is_received_and_holds(tmp_path: Path, agent: Any) -> None:
+def test_a_webhook_of_an_agent_is_received_and_its_signature_holds(tmp_path: Path, agent: Any) -> None:
     url, _ = agent
     with listening(tmp_path, "--count", "3") as listener:
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
@@ -289,7 +289,7 @@ def test_what_an_agent_sends_is_received_and_holds(tmp_path: Path, agent: Any) -
     ]
 
 
-def test_what_a_served_agent_sends_is_checked_whatever_its_port(tmp_path: Path) -> None:
+def test_a_webhook_of_a_served_agent_is_verified_at_any_port(tmp_path: Path) -> None:
     (tmp_path / "echo.py").write_text("def echo(text: str) -> str:\n    return text\n")
     with (
         listening(tmp_path, "--count", "3") as listener,
@@ -332,7 +332,7 @@ def test_a_listener_on_a_taken_port_is_an_error(tmp_path: Path) -> None:
     assert "use another --port" in done.stderr
 
 
-def test_a_listener_that_nobody_reads_any_more_ends(tmp_path: Path) -> None:
+def test_a_listener_ends_when_its_output_is_closed(tmp_path: Path) -> None:
     listener = Listening(tmp_path)
     assert listener.process.stdout is not None
     listener.process.stdout.close()

@@ -148,7 +148,7 @@ def test_a_header_goes_along(guarded: str, run: Run):
 
 
 @pytest.mark.parametrize("header", ["no colon", ": x", "a b: c"])
-def test_what_is_no_header_is_refused(url: str, run: Run, header: str):
+def test_a_malformed_header_is_refused(url: str, run: Run, header: str):
     done = run("send", url, "hi", "-H", header)
     assert (done.returncode, done.stderr) == (2, "dragoman: -H needs a header, as in -H 'X-Team: blue'\n")
 
@@ -233,7 +233,7 @@ def test_an_authority_of_ones_own_is_trusted_over_grpc(authority: Path, run: Run
         assert run("send", f"grpcs://{places['GRPC']}", "hi", *ca).stdout == "hi\n"
 
 
-def test_the_doctor_tells_of_a_certificate_nobody_vouches_for(https: str, run: Run):
+def test_the_doctor_reports_an_untrusted_certificate(https: str, run: Run):
     done = run("doctor", https, "--insecure")
     assert done.returncode == 0
     (line,) = [each for each in done.stdout.splitlines() if " tls " in each]
@@ -275,7 +275,7 @@ def test_exchanges_over_grpc_are_shown_as_json(run: Run):
     assert "wrong-token" not in refused.stderr
 
 
-def test_what_cannot_be_reached_is_shown_too(run: Run):
+def test_wire_shows_a_failed_connection(run: Run):
     done = run("send", "http://127.0.0.1:1", "hi", "--wire")
     assert done.returncode == 3
     assert "! nobody answers at http://127.0.0.1:1" in done.stderr
@@ -366,7 +366,7 @@ async def test_a_stream_is_shown_as_it_passes_and_a_secret_cut_in_two_is_masked(
 # -- a connection that is lost ---------------------------------------------------------------------------------------
 
 
-def test_what_becomes_of_the_connection_is_a_word_on_stderr_and_no_warning(capfd: pytest.CaptureFixture[str]) -> None:
+def test_losing_and_restoring_the_connection_is_reported_on_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     import logging
 
     from dragoman.cli.remote.session import CommandSession, parse_options

@@ -202,7 +202,7 @@ def test_files_and_data_go_along(url: str, run: Run, tmp_path: Path):
     assert done.stdout == "2\n"
 
 
-def test_who_does_not_wait_gets_the_id_and_can_watch_get_and_cancel(url: str, run: Run, gate: Gate):
+def test_no_wait_prints_the_task_id_for_watch_get_and_cancel(url: str, run: Run, gate: Gate):
     started = run("send", url, "--tool", "slow", "--no-wait")
     assert started.returncode == 0
     task = started.stdout.strip()
@@ -299,7 +299,7 @@ def test_the_question_is_asked_while_the_answer_goes_into_a_pipe(url: str, termi
     assert screen.ended()[0] == 0
 
 
-def test_who_ends_the_input_at_a_question_leaves_it_open(url: str, terminal: Any):
+def test_end_of_input_at_a_question_leaves_it_open(url: str, terminal: Any):
     screen = terminal("send", url, "Lisbon")
     screen.until("> ")
     screen.type("\x04")
@@ -359,7 +359,7 @@ def test_a_text_that_is_replaced_begins_a_new_line_after_a_note(terminal: Any, g
         assert screen.ended() == (0, f'\n{note}\nthe final text\ncontinue with: dragoman send {url} --continue "…"\n')
 
 
-def test_what_was_printed_before_a_question_is_not_printed_again(terminal: Any):
+def test_text_before_a_question_is_not_printed_again(terminal: Any):
     with served(asking_after_text()) as url:
         screen = terminal("send", url, "hello", NO_COLOR="1")
         screen.until("Tea or coffee. ")

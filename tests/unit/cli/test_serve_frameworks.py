@@ -121,7 +121,7 @@ def test_agents_of_several_frameworks_are_named_in_one_command(folder: Path) -> 
 
 
 @pytest.mark.parametrize("flag", ["--show-tools", "--show-thoughts"])
-def test_what_is_shown_of_adk_needs_an_agent_of_it(folder: Path, flag: str) -> None:
+def test_show_flags_need_an_adk_agent(folder: Path, flag: str) -> None:
     says = f"{flag} is about agents of Google's ADK: name one with --adk"
     assert refusal_of(flag) == says
     assert refusal_of("adder.py:root_agent", flag) == says, "also beside something else to serve"
@@ -219,7 +219,7 @@ async def test_a_table_says_what_the_agent_is_called_and_what_it_shows(folder: P
     assert progress == set()
 
 
-def test_what_a_table_does_not_say_is_as_the_agent_has_it(folder: Path) -> None:
+def test_a_table_keeps_the_agent_s_own_defaults(folder: Path) -> None:
     agent = agent_of_framework_table(TABLE, "x", {"adk": "adder.py"}, folder)
     assert (agent.name, agent.description, agent.version) == ("x", "Adds", "0.1.0")
 

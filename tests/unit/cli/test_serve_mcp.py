@@ -152,7 +152,7 @@ def test_a_wrong_table_of_tools_is_an_error(monkeypatch: pytest.MonkeyPatch, lin
     assert str(caught.value) == f"dragoman.toml [agents.x]: {says}"
 
 
-def test_what_cannot_be_served_ends_the_command_with_a_sentence(tmp_path: Path) -> None:
+def test_a_program_that_is_missing_ends_the_command_with_one_line(tmp_path: Path) -> None:
     says = "there is no program `/no/such/program`: install it, or write its whole path"
     assert refused(tmp_path, "--mcp", "/no/such/program -x") == (2, f"dragoman: {says}\n")
     (tmp_path / "dragoman.toml").write_text('[agents.x]\nmcp = "x"\nexclud = ["a"]\n')

@@ -113,7 +113,7 @@ def test_a_beginning_of_several_ids_is_refused_with_all_of_them(url: str, typed:
 
 @pytest.mark.parametrize("word", ["abc", "nothing-like-this", "4d1e0000-94cd-4f26-8d5b-6a0c9e1f2d74"])
 @pytest.mark.usefixtures("url")
-def test_what_fits_no_task_is_left_to_the_agent(typed: Typed, word: str):
+def test_an_id_that_matches_no_task_is_sent_to_the_agent(typed: Typed, word: str):
     begin(typed)
     assert typed("get", word) == (4, "", "dragoman: Task not found. `dragoman tasks` lists your tasks\n")
 
@@ -203,7 +203,7 @@ def test_a_terminal_shows_nothing_that_would_not_work(url: str, terminal: Any):
     assert screen.ended() == (0, "")
 
 
-def test_of_many_ids_that_match_ten_are_listed():
+def test_at_most_ten_matching_ids_are_listed():
     with pytest.raises(ConfigError) as raised:
         match_beginning("task", [f"task-{number}" for number in range(300)])
     first, *ids, last = str(raised.value).splitlines()

@@ -205,7 +205,7 @@ def test_keys_pause_sort_explain_and_quit(top: Callable[..., TopTerminal], busy:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)])
-def test_whatever_ends_it_leaves_the_terminal_as_it_was(
+def test_a_signal_restores_the_terminal(
     top: Callable[..., TopTerminal], busy: str, number: signal.Signals, code: int
 ) -> None:
     terminal = top(busy, "--interval", "0.1")
@@ -371,7 +371,7 @@ def test_a_page_of_something_else_is_recognized(typed: Typed, body: bytes, statu
     assert "\x1b" not in done.err
 
 
-def test_what_is_no_address_is_a_wrong_usage(typed: Typed) -> None:
+def test_a_host_without_a_port_is_a_usage_error(typed: Typed) -> None:
     done = typed("top", "localhost")
     assert done.code == 2
     assert "as in 127.0.0.1:9464" in done.err

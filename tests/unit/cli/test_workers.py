@@ -83,7 +83,7 @@ def test_on_another_system_than_linux_it_says_why_not(tmp_path: Path, monkeypatc
     assert "use --workers 1, or start several servers, each on a port of its own" in str(done.exception)
 
 
-def test_what_is_wrong_with_the_code_is_printed_once_and_nothing_is_left(tmp_path: Path, run: Run) -> None:
+def test_a_syntax_error_is_printed_once_for_all_workers(tmp_path: Path, run: Run) -> None:
     (tmp_path / "app.py").write_text("agent = (")
     done = run("serve", "app.py", "--workers", "3", "--store", POSTGRES)
     assert done.returncode == 2

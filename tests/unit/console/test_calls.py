@@ -231,7 +231,7 @@ ANYTHING = json_of(st.none() | st.booleans() | st.integers() | st.floats(allow_n
 
 @few
 @given(params=params_of(ANYTHING) | ANYTHING, operation=st.sampled_from(Operation))
-def test_whatever_the_parameters_are_there_is_a_call_a_reason_or_an_error_that_names_the_field(
+def test_any_parameters_give_a_call_a_reason_or_an_error_that_names_the_field(
     params: Any, operation: Operation
 ) -> None:
     try:
@@ -280,7 +280,7 @@ def test_over_grpc_a_further_agent_is_a_tenant() -> None:
     assert as_json(written("GetTask", {"id": "t", "tenant": "acme"}, address)["1.1 GRPC"].body)["tenant"] == "a b/acme"
 
 
-def test_what_grpc_cannot_hold_is_missing_there_only() -> None:
+def test_values_that_grpc_cannot_hold_are_missing_only_there() -> None:
     params = {"message": {**MESSAGE, "parts": [{"data": {"n": 10**400}}]}}
     calls = written("SendMessage", params)
     assert {name for name, each in calls.items() if each.missing} == {name for name in ROW_NAMES if "GRPC" in name}
@@ -371,7 +371,7 @@ def test_too_many_values_are_refused_before_they_are_read() -> None:
         read_call(many, ["desk"])
 
 
-async def test_a_stranger_may_ask_for_less_than_who_is_known() -> None:
+async def test_a_visitor_has_lower_limits_than_a_known_caller() -> None:
     many = {
         "agent": "desk",
         "operation": "SendMessage",

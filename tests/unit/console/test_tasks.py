@@ -140,7 +140,7 @@ async def test_a_long_journal_is_folded_in_turns(look_at: StartConsole) -> None:
     assert turns >= target // PAGE
 
 
-async def test_of_a_compacted_task_only_the_end_is_left(look_at: StartConsole, clock: Clock) -> None:
+async def test_a_compacted_task_keeps_only_its_last_state(look_at: StartConsole, clock: Clock) -> None:
     console = await look_at(counting_agent())
     task = await console.send("one two", trace=TRACE_CONTEXT)
     while await console.store.sweep(Sweep(compact_before_ms=clock.now() + 1)):

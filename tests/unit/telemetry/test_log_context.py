@@ -125,7 +125,7 @@ async def test_with_opentelemetry_a_line_has_the_span_in_which_it_was_written(lo
     assert {(line["trace_id"], line["span_id"]) for line in lines} == {(TRACE, run.span_id)}
 
 
-async def test_what_is_written_outside_of_requests_is_about_nothing(log: Log) -> None:
+async def test_a_line_outside_of_requests_has_no_context_fields(log: Log) -> None:
     app = new_app()
     await call(app, "ada", message=message("hi"))
     mine.info("outside")

@@ -251,7 +251,7 @@ async def test_a_stream_that_is_resumed_is_one_span_with_events(spans: SpanMemor
     assert {span.parent_id for span in spans.spans if span.kind == "SERVER"} == {call.span_id}
 
 
-async def test_a_reader_who_leaves_a_stream_ends_its_span_without_an_error(spans: SpanMemory) -> None:
+async def test_leaving_a_stream_ends_its_span_without_an_error(spans: SpanMemory) -> None:
     async with Client(build_agent().app(store="memory:")) as client:
         async with aclosing(aiter(client.stream(tool="book", arguments={"city": "Rome"}))) as events:
             await anext(events)

@@ -47,13 +47,13 @@ def test_a_span_is_the_child_of_the_one_that_headers_name_with_its_state_and_bag
     assert found.scope == "dragoman"
 
 
-def test_the_current_span_is_the_parent_whatever_headers_say(spans: SpanMemory) -> None:
+def test_the_current_span_is_the_parent_rather_than_the_headers(spans: SpanMemory) -> None:
     with trace.get_tracer("http").start_as_current_span("POST /") as http:
         TRACING.start("SendMessage", "server", {}, carrier=HEADERS).end()
     assert spans.one("SendMessage").parent_id == f"{http.get_span_context().span_id:016x}"
 
 
-def test_a_kept_context_is_the_parent_whatever_is_current(spans: SpanMemory) -> None:
+def test_a_kept_context_is_the_parent_rather_than_the_current_span(spans: SpanMemory) -> None:
     with trace.get_tracer("other").start_as_current_span("other"):
         TRACING.start("run", "internal", {}, parent={"traceparent": HEADERS["traceparent"]}).end()
     assert (spans.one("run").trace_id, spans.one("run").parent_id) == (TRACE, PARENT)
