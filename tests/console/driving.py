@@ -87,7 +87,7 @@ async def axe(page: Page, *, within: str | None = None) -> list[Violation]:
 async def long_tasks(page: Page, *, since_now: bool = False) -> list[float]:
     """Return for how many milliseconds each long task (over 50 ms) has kept the page busy so far.
 
-    With `since_now` they are forgotten afterwards: the next call returns those that came after this one.
+    With `since_now` they are forgotten afterwards: the next call returns those after this one.
     """
     return await page.evaluate(
         """async (forget) => {

@@ -367,7 +367,7 @@ async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serv
         dialog = page.get_by_role("dialog", name="Add a webhook")
         await dialog.get_by_label("Address").fill("http://127.0.0.2:9/")
         await dialog.get_by_role("button", name="Add", exact=True).click()
-        await expect(dialog.get_by_role("alert")).to_be_visible()  # what is not allowed is said
+        await expect(dialog.get_by_role("alert")).to_be_visible()  # the address is not allowed
         await dialog.get_by_label("Address").fill(f"{receiver.url}?key=k3y-of-hook")
         await dialog.get_by_label("Token").fill("s3cret")
         await press(page, "Enter")

@@ -142,7 +142,7 @@ class PlainCallers(Callers):
             return await self._send()
         nonce, task_id = self.parked.popleft()
         answer, _ = await self.load.ask(self.url, "GetTask", {"id": task_id})
-        if answer["result"]["status"]["state"] != WAITING:  # an answer arrived although nobody heard so
+        if answer["result"]["status"]["state"] != WAITING:  # an answer arrived, and its response was lost
             return self._record(nonce, answer["result"])
         self.model.answered(nonce)
         message = {"messageId": self.uuid(), "taskId": task_id, "role": "ROLE_USER", "parts": [{"text": "yes"}]}
@@ -219,7 +219,7 @@ class PatientCallers(Callers):
                 if event.id == 0:  # the client has looked at the task itself: there was nothing left to subscribe to
                     continue
                 if event.id != before + 1:
-                    self.model.wrong.append(f"event {event.id} of {send.nonce} came after {before}")
+                    self.model.wrong.append(f"event {event.id} of {send.nonce} follows {before}")
                 before = event.id
                 self.model.saw_content(event.task.id, event.id, json.loads(encode(event.raw)))
         self._record(send.nonce, stream.task)

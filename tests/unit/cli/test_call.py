@@ -34,7 +34,7 @@ def tools() -> Iterator[str]:
         unit: Literal["km", "mi"] = "km",
         text: str = "",
     ) -> dict[str, Any]:
-        """Give back what came."""
+        """Return the arguments."""
         return {"n": n, "x": x, "ok": ok, "words": words, "box": box, "unit": unit, "text": text}
 
     @server.tool()

@@ -1,4 +1,4 @@
-"""`dragoman doctor` and gRPC: a sound interface passes, and each fault is told with what to do about it."""
+"""`dragoman doctor` and gRPC: a sound interface passes, and each fault is reported with what to do about it."""
 
 from __future__ import annotations
 

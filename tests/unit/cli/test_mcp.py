@@ -367,7 +367,7 @@ def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (2, "", says)
 
 
-# -- what it is told ---------------------------------------------------------------------------------------------------
+# -- agents and settings -----------------------------------------------------------------------------------------------
 
 CONFIG = """\
 [remotes.weather]

@@ -1,4 +1,4 @@
-"""`dragoman serve --command`: what is said of a program, by flags and in the settings file."""
+"""`dragoman serve --command`: the options of a program, by flags and in the settings file."""
 
 from __future__ import annotations
 

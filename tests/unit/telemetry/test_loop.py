@@ -50,7 +50,7 @@ def stalls() -> dict[tuple[str, ...], float]:
 
 
 class Blocked:
-    """A loop in a thread, which is blocked until it is released, and a detector that is told what time it is."""
+    """A loop in a thread, which is blocked until it is released, and a detector whose time the test sets."""
 
     def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
         self._gate, self._blocked = threading.Event(), threading.Event()
