@@ -267,5 +267,5 @@ def summary(
     kinds = Counter(line["kind"] for line in effects)
     return (
         f"{len(model.sends)} sends, {len(model.acknowledged)} acknowledged, {len(journals)} tasks ({dict(states)}, "
-        f"{doubt} in doubt), {seen} events seen, effects {dict(kinds)}, {sum(map(len, hooks.values()))} webhooks received"
+        f"{doubt} in doubt), {seen} events seen, effects {dict(kinds)}, {sum(map(len, hooks.values()))} webhooks"
     )

@@ -1,4 +1,4 @@
-"""`dragoman doctor URL`: a sound agent passes, each fault is reported with the rule it breaks, and no work is started."""
+"""`dragoman doctor URL`: a sound agent passes, each fault is reported with its rule, and no work is started."""
 
 from __future__ import annotations
 
