@@ -170,11 +170,6 @@ def test_it_never_prints_the_secret(tmp_path: Path):
     assert "horse" not in done.stdout + done.stderr
 
 
-def test_a_port_that_kubernetes_made_up_is_no_setting(tmp_path: Path):
-    done = doctor(tmp_path, DRAGOMAN_PORT="tcp://10.0.0.1:80", PORT="81")
-    assert "port = 81, from environment PORT\n" in done.stdout
-
-
 def test_a_variable_that_is_no_setting_is_a_warning(tmp_path: Path):
     done = doctor(tmp_path, DRAGOMAN_PROT="1")
     assert (done.returncode, done.stderr) == (0, "")

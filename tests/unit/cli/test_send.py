@@ -75,10 +75,6 @@ def helper(gate: Gate) -> Agent:
 
 def _add_more(agent: Agent) -> None:
     @agent.skill
-    def shout() -> str:
-        return "\x1b[31mred\x1b[0m"
-
-    @agent.skill
     async def permit(ctx: Context) -> str:
         await ctx.ask_auth("Sign in at the bank", url=lambda handle: "https://bank.example/login")
         return "paid"
@@ -321,14 +317,6 @@ def test_text_appears_as_it_arrives_and_ctrl_c_leaves_the_task_running(url: str,
     assert run(*shlex.split(rest)[1:]).stdout == "one two\n"
 
 
-def test_ctrl_c_at_a_question_says_how_to_answer_later(url: str, terminal: Any):
-    screen = terminal("send", url, "Lisbon")
-    screen.until("> ")
-    code, rest = screen.interrupted()
-    assert code == 130
-    assert f"answer with: dragoman send {url} --task " in rest
-
-
 def test_ctrl_c_ends_a_watcher_and_not_the_task(url: str, terminal: Any, run: Run, gate: Gate):
     task = run("send", url, "--tool", "slow", "--no-wait").stdout.strip()
     assert gate.reached.wait(30)
@@ -369,24 +357,6 @@ def test_text_before_a_question_is_not_printed_again(terminal: Any):
     assert code == 0
     assert "Here is your tea.\n" in rest
     assert "coffee" not in rest
-
-
-def test_progress_is_one_line_that_is_wiped_away(url: str, terminal: Any, gate: Gate):
-    screen = terminal("call", url, "slow")
-    screen.until("half way")
-    assert gate.reached.wait(30)
-    gate.open.set()
-    screen.until("\r\x1b[K")
-    code, rest = screen.ended()
-    assert (code, rest) == (0, "one two\n")
-
-
-def test_an_agent_cannot_command_the_terminal(url: str, terminal: Any, run: Run):
-    code, shown = terminal("call", url, "shout").ended()
-    assert code == 0
-    assert "\x1b[31m" not in shown
-    assert "\N{REPLACEMENT CHARACTER}[31mred" in shown
-    assert run("call", url, "shout").stdout == "\x1b[31mred\x1b[0m\n"
 
 
 @pytest.mark.parametrize(("environ", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])

@@ -57,13 +57,13 @@ class Metrics:
 
 
 @contextmanager
-def pages(body: bytes | Callable[[], bytes], status: int = 200, port: int = 0) -> Generator[int]:
+def pages(body: bytes | Callable[[], bytes], status: int = 200) -> Generator[int]:
     """The port of a server of pages: this body, or what it returns at the moment."""
 
     def answer(_: Request) -> Answer:
         return Answer(status, body() if callable(body) else body, {"Content-Type": "text/plain", "Connection": "close"})
 
-    with HttpServer(answer, port=port) as server:
+    with HttpServer(answer) as server:
         yield server.port
 
 
@@ -228,25 +228,6 @@ def test_it_gives_the_terminal_back_while_it_is_stopped(top: Callable[..., TopTe
     terminal.type("q")
     assert terminal.ended()[0] == 0
     assert terminal.mode == terminal.initial_mode
-
-
-def test_a_server_that_goes_away_is_waited_for_and_one_that_begins_anew_makes_no_negative_rates(
-    top: Callable[..., TopTerminal],
-) -> None:
-    first, second = Metrics(), Metrics(started=2000.0)
-    first.call("SendMessage", 5000)
-    second.call("SendMessage", 20)
-    with pages(first.page) as port:
-        terminal = top(str(port), "--interval", "0.1", columns=120)
-        terminal.wait_for("SendMessage")
-    terminal.wait_for("connection lost, trying again", "SendMessage", "nothing listens")
-    with pages(second.page, port=port):
-        lines = terminal.wait_for("restarted 1x", without="connection lost")
-        (row,) = [line for line in lines if line.startswith("SendMessage")]
-        assert float(row.split()[1]) > 0
-        assert " -" not in row
-        terminal.type("q")
-        assert terminal.ended()[0] == 0
 
 
 def test_a_closed_window_ends_it(top: Callable[..., TopTerminal], busy: str) -> None:
