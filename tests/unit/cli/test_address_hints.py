@@ -8,7 +8,6 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from pathlib import Path
 
 import pytest
 import trustme
@@ -137,14 +136,3 @@ def test_an_option_that_is_not_similar_is_not_suggested(typed: Typed, verb: str)
     assert ended.code == 2
     assert ended.err.endswith("Error: No such option '--file'.\n")
     assert "Did you mean '--json'?" in typed(verb, "--jsn").err
-
-
-def test_a_package_that_is_missing_is_no_file_that_is_a_little_like_it(typed: Typed, tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text("import nothere\n")
-    (tmp_path / "notype.py").write_text("")
-    ended = typed("serve", "app.py")
-    assert ended.code == 2
-    assert "imports `nothere`, which is not installed" in ended.err
-    assert "notype" not in ended.err
-    (tmp_path / "nother.py").write_text("")
-    assert "did you mean `nother`?" in typed("serve", "app.py").err

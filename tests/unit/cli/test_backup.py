@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from support.command import DRAGOMAN, clean_environment
+from unit.cli.sqlite_file import KILLED, opened
 
 from dragoman.engine.ports.store import Note, TaskQuery
 from dragoman.model.error import DragomanError
@@ -25,8 +26,6 @@ from dragoman.model.state import State
 from dragoman.stores.sqlite.admin.backup import STEP_PAGES, back_up, check_space
 from dragoman.stores.sqlite.admin.health import examine
 from dragoman.testing.store_writes import ALL, SCOPE, append, body, create, row_of
-
-from .sqlite_file import KILLED, opened
 
 
 def dragoman(folder: Path, *args: str, before: str = "") -> subprocess.CompletedProcess[str]:

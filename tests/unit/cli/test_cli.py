@@ -315,14 +315,6 @@ def test_a_server_in_the_background_ignores_ctrl_c_and_sigterm_stops_it(echo: Pa
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_host_that_others_reach_prints_a_warning_and_lines_that_work_here(echo: Path):
-    with serving(echo, "app.py", "--port", "0", "--host", "0.0.0.0", "--curl", lines=6) as (_, lines):
-        port = lines[1].removeprefix("  card    http://127.0.0.1:").partition("/")[0]
-        says = f"warning: anyone who can reach 0.0.0.0:{port} can use this agent: set auth, or bind 127.0.0.1"
-        assert lines[5] == says
-        assert pasted(lines[3])["path"] == "/"
-
-
 def test_settings_an_object_was_made_with_count_and_flags_go_before_them(echo: Path):
     made_with = "agent.keywords = {'port': 0, 'store': 'memory:', 'auth': lambda request: None}\n"
     (echo / "app.py").write_text(ECHO + made_with)
@@ -330,26 +322,6 @@ def test_settings_an_object_was_made_with_count_and_flags_go_before_them(echo: P
         assert lines[2] == "  store   other.db"
         process.end()
     assert "warning" not in process.unread
-
-
-def test_two_functions_are_served_together_and_answer(tmp_path: Path):
-    (tmp_path / "two.py").write_text(
-        "def add(a: int, b: int) -> int:\n    return a + b\ndef low(text: str) -> str: ...\n"
-    )
-    arguments = ("two.py:add", "two.py:low", "--port", "0", "--store", "memory:", "--curl")
-    with serving(tmp_path, *arguments, lines=12) as (_, lines):
-        assert lines[0].startswith("serving add, low at http://127.0.0.1:")
-        assert "result" in pasted(next(line for line in lines if line.startswith("  try")))
-
-
-def test_two_agents_of_one_folder_are_served_at_once_and_say_where_their_tasks_are(tmp_path: Path):
-    (tmp_path / "two.py").write_text("def low(text: str) -> str: ...\ndef up(text: str) -> str: ...\n")
-    with (
-        serving(tmp_path, "two.py:low", "--port", "0", lines=5) as (_, first),
-        serving(tmp_path, "two.py:up", "--port", "0", lines=5) as (_, second),
-    ):
-        assert "  store   .dragoman/tasks.db" in first
-        assert "  store   .dragoman/up.db" in second
 
 
 def test_a_second_server_is_refused_with_a_command_that_starts_it(tmp_path: Path):

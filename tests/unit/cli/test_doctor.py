@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from support.command import clean_environment
+from unit.cli.sqlite_file import KILLED, opened
 
 from dragoman import __version__
 from dragoman.cli.doctor.command import check_open_files, check_sqlite_library
@@ -27,8 +28,6 @@ from dragoman.stores.sqlite.admin.backup import back_up
 from dragoman.stores.sqlite.admin.health import LARGE_WAL, HealthFinding, check_free_space, examine
 from dragoman.stores.sqlite.schema import VERSION
 from dragoman.testing.store_writes import SCOPE, create, row_of
-
-from .sqlite_file import KILLED, opened
 
 # Reads a store as somebody who owns nothing.
 # urllib is for `Path.as_uri`, which imports it late from Python 3.13 on: perhaps from a folder of root.

@@ -68,14 +68,6 @@ def run(typed: Typed, *words: str) -> Any:
 # -- users -----------------------------------------------------------------------------------------------------------
 
 
-def test_users_are_managed(typed: Typed, filled: str) -> None:
-    assert run(typed, "users", "add", "ann", "--no-password", "--permission", "admin", "--store", filled).code == 0
-    key = run(typed, "users", "key", "ann", "--store", filled).out.strip()
-    (ann,) = json.loads(run(typed, "users", "list", "--json", "--store", filled).out)
-    assert (ann["name"], ann["keys"][0]["hint"]) == ("ann", key[-4:])
-    assert run(typed, "users", "revoke", "ann", key, "--store", filled).err == "revoked from ann\n"
-
-
 def test_a_cookie_needs_the_secret_of_the_servers(typed: Typed, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run(typed, "users", "add", "ann", "--no-password", "--store", filled)
     assert (

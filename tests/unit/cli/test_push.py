@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from support.command import DRAGOMAN, dragoman
 from support.server_process import ServerProcess
+from unit.cli.sqlite_file import opened
 
 from dragoman import Agent
 from dragoman.cli.main import group
@@ -28,8 +29,6 @@ from dragoman.model.error import ConfigError
 from dragoman.testing import served
 from dragoman.testing.store_writes import NOW, create, row_of
 from dragoman.webhooks.request import Secrets, delivery_request
-
-from .sqlite_file import opened
 
 BODY = json.dumps(
     {

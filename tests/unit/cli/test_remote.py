@@ -72,14 +72,6 @@ def test_a_name_under_remotes_stands_for_its_url(url: str, run: Run, tmp_path: P
     assert '"method":"message/stream"' in done.stderr
 
 
-def test_a_user_s_own_remotes_are_added(url: str, run: Run, tmp_path: Path):
-    own = tmp_path / "conf" / "dragoman"
-    own.mkdir(parents=True)
-    (own / "dragoman.toml").write_text(f'[remotes.echo]\nurl = "{url}"\n')
-    remotes(tmp_path, '[remotes.other]\nurl = "http://127.0.0.1:1"\n')
-    assert run("send", "echo", "hi", XDG_CONFIG_HOME=str(tmp_path / "conf")).stdout == "hi\n"
-
-
 @pytest.mark.parametrize(
     ("typed", "says"),
     [

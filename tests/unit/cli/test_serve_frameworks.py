@@ -161,12 +161,6 @@ def test_a_flag_with_a_wrong_target_is_an_error(folder: Path, flag: str, target:
     assert refusal_of(flag, target) == f"{flag} {target}: {says.format(folder=folder)}"
 
 
-def test_a_graph_that_is_not_compiled_is_an_error(folder: Path) -> None:
-    assert refusal_of("raw.py:raw").startswith(
-        "raw.py:raw: this graph is not compiled: serve the result of `.compile()`"
-    )
-
-
 def test_two_agents_of_one_name_are_an_error(folder: Path) -> None:
     assert refusal_of("adder.py", "--adk", "adder.py").startswith("two agents are called 'adder'")
 
