@@ -515,10 +515,3 @@ def test_a_record_with_nothing_to_escape_keeps_its_template(caplog: pytest.LogCa
 def test_every_logger_of_ours_is_escaped():
     source = "\n".join(path.read_text() for path in (SOURCE / "dragoman").rglob("*.py"))
     assert set(re.findall(r'getLogger\("(dragoman\.\w+)"\)', source)) <= set(NAMES)
-
-
-def test_logs_as_text_name_level_and_logger(capsys: pytest.CaptureFixture[str]):
-    configure("text", "warning")
-    logging.getLogger("dragoman.test").info("not shown")
-    logging.getLogger("dragoman.test").warning("shown")
-    assert capsys.readouterr().err.endswith("WARNING dragoman.test: shown\n")
