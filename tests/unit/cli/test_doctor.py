@@ -192,7 +192,7 @@ def test_settings_that_cannot_be_used_fail_and_the_rest_is_still_checked(
     assert line(done, "uvloop").startswith("ok")
 
 
-def test_grpcio_is_checked_where_grpc_is_served(tmp_path: Path):
+def test_the_library_of_grpc_is_checked_where_it_is_served(tmp_path: Path):
     assert "grpcio" not in doctor(tmp_path).stdout
     assert line(doctor(tmp_path, DRAGOMAN_GRPC="50051"), "grpcio").startswith("ok")
 
