@@ -179,12 +179,6 @@ def invite(
     }
 
 
-@studio.skill(tags=["form"])
-def nothing() -> str:
-    """Take no arguments."""
-    return "nothing was needed"
-
-
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 

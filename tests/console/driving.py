@@ -87,7 +87,7 @@ async def axe(page: Page, *, within: str | None = None) -> list[Violation]:
 async def long_tasks(page: Page, *, since_now: bool = False) -> list[float]:
     """Return for how many milliseconds each long task (over 50 ms) has kept the page busy so far.
 
-    With `since_now` they are forgotten afterwards: the next call returns those that came after this one.
+    With `since_now` they are forgotten afterwards: the next call returns those after this one.
     """
     return await page.evaluate(
         """async (forget) => {
@@ -109,6 +109,11 @@ async def sideways(page: Page) -> list[str]:
 async def focused(page: Page) -> str:
     """Return the role (or tag) and label of what has the focus, or an empty text."""
     return await page.evaluate(_FOCUSED)
+
+
+def sidebar(page: Page) -> Locator:
+    """The places of the console, beside the one that is open."""
+    return page.get_by_role("navigation", name="Console")
 
 
 async def press(page: Page, *keys: str) -> None:

@@ -87,13 +87,6 @@ async def file(name: str) -> File:
 
 
 @hostile.skill
-async def all_files() -> AsyncIterator[File]:
-    """Return all hostile files."""
-    for name in FILES:
-        yield _file(name)
-
-
-@hostile.skill
 async def data(name: str) -> Part:
     """Return hostile data."""
     return Part(data=DATA[name])

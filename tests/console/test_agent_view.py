@@ -150,7 +150,7 @@ async def test_numbers_choices_and_switches_are_sent_as_what_they_are(visit: Any
 
 
 @pytest.mark.console
-async def test_what_is_emptied_is_left_out_and_reset_brings_the_defaults_back(visit: Any, workshop: ServedConsole):
+async def test_emptied_fields_are_left_out_and_reset_restores_the_defaults(visit: Any, workshop: ServedConsole):
     page = await visit(workshop.address("#/agents/bench/skills/paint"))
     form = page.get_by_role("form", name="Try paint")
     await form.get_by_role("textbox", name="title").fill("x")
@@ -390,7 +390,7 @@ async def test_files_are_sent_beside_the_arguments(visit: Any, studio: ServedCon
 
 
 @pytest.mark.console
-async def test_what_was_typed_and_what_came_back_stay_while_the_page_is_open(visit: Any, studio: ServedConsole):
+async def test_arguments_and_their_result_stay_while_the_page_is_open(visit: Any, studio: ServedConsole):
     page = await visit(studio.address("#/agents/studio/skills/fail"))
     await page.get_by_role("textbox", name="text").fill("the door is shut")
     await page.get_by_role("button", name="Run").click()

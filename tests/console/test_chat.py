@@ -146,7 +146,7 @@ async def test_an_answer_is_read_while_it_grows(visit: Any, parlor: ServedConsol
 
 
 @pytest.mark.console
-async def test_who_reads_above_is_not_pulled_down_until_they_want_it(visit: Any, parlor: ServedConsole):
+async def test_new_text_does_not_scroll_a_reader_who_reads_above(visit: Any, parlor: ServedConsole):
     page = await open_chat(visit, parlor, "parlor")
     await say(page, "\n\n".join(f"paragraph {number}" for number in range(60)))
     await expect(turn(page).get_by_text("paragraph 59").last).to_be_in_viewport()
@@ -203,7 +203,7 @@ async def test_a_message_without_a_task_is_an_answer_too(visit: Any, studio: Ser
 
 
 @pytest.mark.console
-async def test_why_a_task_did_not_end_well_is_said(visit: Any, studio: ServedConsole, parlor: ServedConsole):
+async def test_a_turn_shows_why_its_task_failed(visit: Any, studio: ServedConsole, parlor: ServedConsole):
     page = await open_chat(visit, studio, skill="fail")
     await say(page, "there are **nine** doors")
     answer = await see_state(page, "failed")
@@ -222,7 +222,7 @@ async def test_why_a_task_did_not_end_well_is_said(visit: Any, studio: ServedCon
 
 
 @pytest.mark.console
-async def test_what_runs_can_be_canceled(visit: Any, studio: ServedConsole):
+async def test_a_running_task_can_be_canceled(visit: Any, studio: ServedConsole):
     page = await open_chat(visit, studio, skill="wait")
     await say(page, "go")
     await expect(turn(page).get_by_text("begun")).to_be_visible()
@@ -412,7 +412,7 @@ async def test_a_running_task_is_followed_live_in_a_second_window(visit: Any, pa
 
 
 @pytest.mark.console
-async def test_what_streams_goes_on_while_one_looks_elsewhere(visit: Any, parlor: ServedConsole):
+async def test_a_stream_continues_while_another_view_is_open(visit: Any, parlor: ServedConsole):
     page = await open_chat(visit, parlor, "parlor")
     await say(page, "begun,")
     await expect(turn(page).get_by_text("begun,").last).to_be_visible()

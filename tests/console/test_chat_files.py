@@ -164,7 +164,7 @@ async def test_seven_megabytes_are_sent_without_keeping_the_page_busy(
     assert await saved(page, turn(page).get_by_role("button", name="Download large.bin").last) == ("large.bin", data)
 
 
-async def test_files_that_are_too_large_are_said_to_be_before_they_are_sent(visit: Any, studio: ServedConsole):
+async def test_files_that_are_too_large_are_refused_before_they_are_sent(visit: Any, studio: ServedConsole):
     page = await open_chat(visit, studio, skill="receive")
     await page.locator("input[type=file]").set_input_files(
         [{"name": "huge.bin", "mimeType": "application/octet-stream", "buffer": bytes(8_000_000)}]

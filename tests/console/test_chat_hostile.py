@@ -105,9 +105,7 @@ async def test_files_data_and_names_in_a_chat_are_data(
 
 
 @pytest.mark.console
-async def test_files_are_saved_under_names_that_harm_nobody(
-    visit: Any, hostile: ServedConsole, subtests: pytest.Subtests
-):
+async def test_files_are_saved_under_harmless_names(visit: Any, hostile: ServedConsole, subtests: pytest.Subtests):
     page = await open_chat(visit, hostile, "hostile", skill="file")
     for key, name in {
         "name-traversal": "passwd",

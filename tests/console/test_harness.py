@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from console.browser import PHONE
 from console.driving import axe, focused, long_tasks, press, sideways, tab_to
-from console.pictures import small_png
 from console.watching import Watch
 from playwright.async_api import Page, expect
 
@@ -88,7 +86,7 @@ async def test_a_request_to_another_port_fails_the_test(visit: Any, watch: Watch
         ("<iframe src=http://tracker.example/frame></iframe>", "outside: GET /frame"),
     ],
 )
-async def test_whatever_leaves_the_machine_fails_the_test(visit: Any, watch: Watch, body: str, problem: str):
+async def test_a_request_beyond_this_machine_fails_the_test(visit: Any, watch: Watch, body: str, problem: str):
     await problems_of(visit, watch, problem, GOOD + body, policy="default-src * 'unsafe-inline'")
 
 
@@ -137,7 +135,7 @@ async def test_a_long_task_is_seen(visit: Any):
         assert await long_tasks(page) == []
 
 
-async def test_what_sticks_out_of_a_narrow_window_is_seen(visit: Any):
+async def test_an_element_that_sticks_out_of_a_narrow_window_is_found(visit: Any):
     body = GOOD.replace("<html lang=en>", "<html lang=en><meta name=viewport content='width=device-width'>")
     style = "<link rel=stylesheet href=style.css><table width=500><tr><td>wide</table>"
     with a_page(body.replace("<main>", f"<main>{style}"), policy="default-src 'self'") as url:
@@ -155,37 +153,3 @@ async def test_the_keyboard_leads_to_what_can_be_used(visit: Any):
         await expect(page.get_by_label("Name")).to_have_value("ab")
         with pytest.raises(AssertionError, match="does not lead to"):
             await tab_to(page, page.get_by_role("heading"), at_most=5)
-
-
-async def test_each_visit_has_its_own_profile_colors_and_size(visit: Any):
-    look = "() => [innerWidth, matchMedia('(prefers-color-scheme: dark)').matches, document.cookie]"
-    with a_page(GOOD, policy="default-src 'self'") as url:
-        desktop = await visit(url)
-        await desktop.evaluate("() => { document.cookie = 'seen=1' }")
-        assert await desktop.evaluate(look) == [1280, False, "seen=1"]
-        phone = await visit(url, view=PHONE, dark=True)
-        assert (await phone.evaluate(look))[1:] == [True, ""]
-
-
-async def test_a_screenshot_of_few_colors_is_kept_exactly_and_takes_fewer_bytes(visit: Any):
-    with a_page(GOOD) as url:
-        page = await visit(url)
-        picture = await page.screenshot()
-        small = await small_png(page, picture)
-        assert len(small) < len(picture)
-        assert await pixels(page, small) == await pixels(page, picture)
-
-
-async def pixels(page: Page, picture: bytes) -> str:
-    """A digest of what a picture shows, as the browser decodes it."""
-    return await page.evaluate(
-        """async (source) => {
-          const bytes = Uint8Array.from(atob(source), (each) => each.charCodeAt(0));
-          const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
-          const context = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
-          context.drawImage(bitmap, 0, 0);
-          const { data } = context.getImageData(0, 0, bitmap.width, bitmap.height);
-          return String(new Uint8Array(await crypto.subtle.digest("SHA-256", data)));
-        }""",
-        b64encode(picture).decode(),
-    )

@@ -93,7 +93,7 @@ def responder(value: Any) -> Callable[[Route], Awaitable[None]]:
     return respond
 
 
-# -- tasks: what an agent has said, seen in its task -------------------------------------------------------------------
+# -- tasks: the words of an agent, seen in its task --------------------------------------------------------------------
 
 
 @pytest_asyncio.fixture(loop_scope="session")

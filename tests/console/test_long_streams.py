@@ -51,7 +51,7 @@ async def test_a_stream_of_20000_chunks_keeps_the_page_responsive(
     async with cpu_tasks(page) as tasks:
         await say(page, "go")
         await until(page, "log.querySelectorAll('li').length > 100")
-        # Somebody writes on meanwhile, and looks at what was said before.
+        # Somebody writes on meanwhile, and looks at earlier messages.
         await page.keyboard.type("words")
         await until(page, "document.querySelector('#composer').value === 'words'")
         assert await page.evaluate("() => document.querySelector('.log').ariaBusy") == "true"

@@ -115,7 +115,7 @@ async def test_a_timeline_has_runs_gaps_folded_chunks_and_notes(visit: Any, stor
     await expect(event_rows(page)).to_have_text(texts)
 
 
-async def test_the_slider_shows_what_the_agent_had_said_by_then(
+async def test_the_slider_shows_the_task_as_of_an_event(
     visit: Any, story_server: ServedConsole, subtests: pytest.Subtests
 ):
     page = await visit(story_server.address("#/tasks/story"))
@@ -367,7 +367,7 @@ async def test_a_webhook_is_added_delivered_retried_and_deleted(visit: Any, serv
         dialog = page.get_by_role("dialog", name="Add a webhook")
         await dialog.get_by_label("Address").fill("http://127.0.0.2:9/")
         await dialog.get_by_role("button", name="Add", exact=True).click()
-        await expect(dialog.get_by_role("alert")).to_be_visible()  # what is not allowed is said
+        await expect(dialog.get_by_role("alert")).to_be_visible()  # the address is not allowed
         await dialog.get_by_label("Address").fill(f"{receiver.url}?key=k3y-of-hook")
         await dialog.get_by_label("Token").fill("s3cret")
         await press(page, "Enter")

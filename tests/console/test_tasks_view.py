@@ -165,7 +165,7 @@ async def test_a_context_of_the_list_leads_to_its_tasks(
 
 
 @pytest.mark.console
-async def test_wrong_filters_in_an_address_are_said(visit: Any, watch: Watch, studio: ServedConsole):
+async def test_wrong_filters_in_an_address_are_an_alert(visit: Any, watch: Watch, studio: ServedConsole):
     watch.allow("status of 400")
     page = await visit(studio.address("#/tasks?state=TASK_STATE_ODD"))
     await expect(page.get_by_role("alert")).to_contain_text("state is one like TASK_STATE_WORKING")
@@ -248,8 +248,11 @@ async def test_a_server_that_is_gone_and_comes_back(visit: Any, watch: Watch, se
         server.restart()
         # Its token is another one: the page says how to come back.
         await expect(page.get_by_role("main").get_by_text("dragoman serve")).to_be_visible()
+        await expect(page.get_by_role("main")).to_contain_text("dragoman open")
+        await expect(page.get_by_role("banner")).to_contain_text("visitor")
         await page.goto(server.address("#/tasks"))
         await expect(page.get_by_role("link", name="before")).to_be_visible()
+        await expect(page.get_by_role("banner")).to_contain_text("operator")
 
 
 # -- keys, empty lists, small windows ----------------------------------------------------------------------------------

@@ -13,16 +13,12 @@ from typing import Any
 
 import pytest
 from console.browser import DESKTOP, PHONE
-from console.driving import axe, press, sideways
+from console.driving import axe, press, sidebar, sideways
 from console.serving import GUARDED, ServedConsole, environment
 from console.watching import Watch
 from playwright.async_api import Locator, Page, expect
 
 from dragoman import Client
-
-
-def sidebar(page: Page) -> Locator:
-    return page.get_by_role("navigation", name="Console")
 
 
 def exchanges(page: Page) -> Locator:
@@ -205,19 +201,6 @@ async def test_the_other_binding_is_really_used(visit: Any, watch: Watch, studio
     assert f"{studio.url}/agents/studio" in watch.requests
 
 
-@pytest.mark.console
-async def test_lists_gets_and_cancels_work_over_the_other_binding(visit: Any, watch: Watch, studio: ServedConsole):
-    page = await visit(studio.address("#/wire"))
-    await page.get_by_role("radio", name="HTTP+JSON").check()
-    await go(page, "#/agents/studio/skills/wait")
-    await page.get_by_role("button", name="Run").click()
-    result = page.get_by_role("region", name="Result")
-    await expect(result.get_by_text("begun")).to_be_visible()
-    await result.get_by_role("button", name="Cancel").click()
-    await expect(result.get_by_text("canceled", exact=True)).to_be_visible()
-    assert any(re.search(r"/agents/studio/tasks/[^/]+:cancel$", url) for url in watch.requests)
-
-
 # -- every version -----------------------------------------------------------------------------------------------------
 
 EVERY = {
@@ -274,7 +257,7 @@ async def test_every_version_and_binding_can_be_chosen_and_its_command_works(
 
 
 @pytest.mark.console
-async def test_what_a_version_cannot_say_is_said(visit: Any, studio: ServedConsole):
+async def test_a_call_that_a_version_lacks_is_explained(visit: Any, studio: ServedConsole):
     page = await visit(studio.address("#/tasks"))
     await go(page, "#/agents/studio/chat")
     await page.get_by_role("textbox", name="Message").fill("hello")

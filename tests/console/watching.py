@@ -1,7 +1,7 @@
 """What a page of the console must never do, and that it does not: every test of a page ends with `Watch.verdict`.
 
 Nothing leaves the origin of the server, no rule of the Content-Security-Policy is broken, no error is left in the
-console of the browser, no dialog opens, and no script runs that came with an agent's words.
+console of the browser, no dialog opens, and no script in an agent's words runs.
 """
 
 from __future__ import annotations

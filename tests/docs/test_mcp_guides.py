@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from pathlib import Path
 from typing import Any
+
+from docs.tables import rows
 
 from dragoman.compat.tool_server.rows import A2A_TASKS, WORDS
 from dragoman.mcp.tools.table import TOOLS
 from dragoman.model.state import State
 
-GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"
+HOST, TOOLS_GUIDE = "guides/mcp-host.md", "guides/mcp-tools.md"
 WORKING_AND_ENDED = {State.WORKING, *(state for state in State if state.final)}
-
-
-def rows(guide: str, *header: str) -> list[list[str]]:
-    """The rows of the table with these column names."""
-    lines = (GUIDES / guide).read_text(encoding="utf-8").splitlines()
-    start = [_cells(line) for line in lines].index(list(header))
-    return [_cells(line) for line in itertools.takewhile(lambda line: line.startswith("|"), lines[start + 2 :])]
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.split("|")[1:-1]]
 
 
 def type_of(schema: dict[str, Any]) -> str:
@@ -47,7 +36,7 @@ def test_the_parameters_of_every_tool_are_listed() -> None:
             [f"`{tool.name}`", f"`{name}`", type_of(schema), "yes" if name in required else "no", schema["description"]]
             for name, schema in parameters.items()
         ] or [[f"`{tool.name}`", "none", "", "", ""]]
-    assert rows("mcp-host.md", "tool", "parameter", "type", "required", "description") == expected
+    assert rows("tool", "parameter", "type", "required", "description", of=HOST) == expected
 
 
 def test_the_result_of_every_tool_is_listed() -> None:
@@ -59,11 +48,11 @@ def test_the_result_of_every_tool_is_listed() -> None:
         always = {name: schema for name, schema in result.items() if name in required}
         others = {name: schema for name, schema in result.items() if name not in required}
         expected.append([f"`{tool.name}`", members(always), members(others)])
-    assert rows("mcp-host.md", "tool", "result", "and where it applies") == expected
+    assert rows("tool", "result", "and where it applies", of=HOST) == expected
 
 
 def test_the_columns_of_the_table_of_tasks_are_listed() -> None:
-    listed = rows("mcp-tools.md", "column of `a2a_tasks`", "type", "")
+    listed = rows("column of `a2a_tasks`", "type", "", of=TOOLS_GUIDE)
     assert [row[:2] for row in listed] == [[f"`{each.name}`", f"`{each.type}`"] for each in A2A_TASKS.columns]
     assert len(listed) == 6
     texts = {name.strip("`"): text for name, _, text in listed}
@@ -77,5 +66,5 @@ def test_the_columns_of_the_table_of_tasks_are_listed() -> None:
 
 def test_the_states_of_the_table_of_tasks_are_listed() -> None:
     assert set(WORDS) == WORKING_AND_ENDED
-    [state] = [row[2] for row in rows("mcp-tools.md", "column of `a2a_tasks`", "type", "") if row[0] == "`state`"]
+    [state] = [row[2] for row in rows("column of `a2a_tasks`", "type", "", of=TOOLS_GUIDE) if row[0] == "`state`"]
     assert re.findall(r"`(\w+)`", state) == list(dict.fromkeys(WORDS.values()))

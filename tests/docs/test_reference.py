@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import itertools
 import json
 import os
 import pkgutil
@@ -18,6 +17,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from docs.tables import DOCS, code, page, rows
 
 import dragoman
 import dragoman.compat as compat_package
@@ -50,8 +50,6 @@ from dragoman.server.http.app import App
 from dragoman.telemetry.metrics import METRICS
 from dragoman.telemetry.metrics.exposition import label_name, prometheus_name
 from dragoman.transports.grpc.method import METHODS
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 # What the engine and its bridges need of a class, and no user is promised.
 NOT_PROMISED = {
@@ -99,28 +97,6 @@ ONLY_ASYNC = {"extensions", "messages", "resume"}
 
 
 # -- reading the page ----------------------------------------------------------------------------------------------
-
-
-@cache
-def page(name: str = "reference.md") -> str:
-    return (DOCS / name).read_text(encoding="utf-8")
-
-
-def cells(line: str) -> list[str]:
-    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-
-
-def rows(*header: str, of: str = "reference.md") -> list[list[str]]:
-    """The rows of the table with these column names."""
-    lines = page(of).splitlines()
-    starts = [index for index, line in enumerate(lines) if cells(line) == list(header)]
-    assert len(starts) == 1, f"{of} has {len(starts)} tables with the columns {header}"
-    return [cells(line) for line in itertools.takewhile(lambda line: line.startswith("|"), lines[starts[0] + 2 :])]
-
-
-def code(cell: str) -> list[str]:
-    """What stands between backticks."""
-    return re.findall(r"`([^`]+)`", cell)
 
 
 def names(cell: str) -> list[str]:
@@ -192,7 +168,7 @@ def test_the_context_has_what_is_listed() -> None:
     assert members_shown("member of `Context`") == members_of_contexts()["in_async"] - NOT_PROMISED[Context]
 
 
-def test_the_context_of_def_skills_has_the_same_but_what_is_said() -> None:
+def test_the_context_of_def_skills_has_the_same_members_except_those_listed() -> None:
     section = page().split("`dragoman.sync.Context`, for `def` skills,")[1].split("\n\n")[0]
     assert set(code(section)) - {"await"} == ONLY_ASYNC
     assert members_of_contexts()["in_def"] == members_shown("member of `Context`") - ONLY_ASYNC

@@ -115,7 +115,7 @@ HostAgent = Callable[..., Awaitable[Host]]
 
 @pytest.fixture
 async def host() -> AsyncIterator[HostAgent]:
-    """Puts an app around an agent, with a store in memory unless told otherwise."""
+    """Puts an app around an agent, with a store in memory by default."""
     apps: list[App] = []
 
     async def host(agent: Agent, *, store: str = "memory:", **parts: Any) -> Host:

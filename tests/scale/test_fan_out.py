@@ -17,11 +17,11 @@ SECONDS = 30
 
 
 class Parade:
-    """An agent that says what it is told to say, when it is told to."""
+    """An agent that streams the words of a queue."""
 
     def __init__(self) -> None:
         self.words: asyncio.Queue[str] = asyncio.Queue()
-        self.agent = Agent("parade", description="Says what it is told")
+        self.agent = Agent("parade", description="Streams the words of a queue")
         self.agent.skill(self.parade)
 
     async def parade(self, ctx: Context) -> AsyncIterator[str]:

@@ -6,17 +6,15 @@ import asyncio
 import json
 import os
 import re
-import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from support.command import inherited_environment
+from support.server_process import ServerProcess
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 READERS, CHUNKS, ROUNDS = 1000, 120, 5
 AT_ONCE = 50  # connections: all at once would overflow the listener's backlog
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -67,40 +65,19 @@ class Crowd:
             await self._enough
 
 
-class Server:
-    """A server in a process of its own, which says a word for every line it is given."""
-
-    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
-        self.process = process
-        self.port = port
-
-    def cpu(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-    async def say(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line.encode() + b"\n")
-        await self.process.stdin.drain()
+def started(folder: Path, *command: str | Path) -> ServerProcess:
+    """A server that says a word for every line it is given. It begins cold: its CPU time is measured."""
+    words = [sys.executable, *command]
+    return ServerProcess(words, folder, environment=inherited_environment(), has_input=True)
 
 
-@asynccontextmanager
-async def running(*command: str) -> AsyncIterator[Server]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    pipe = subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, env=environment
-    )
-    try:
-        assert process.stderr is not None
-        while line := (await process.stderr.readline()).decode():
-            if found := re.match(r"\s+card\s+http://127\.0\.0\.1:(\d+)/", line):
-                yield Server(process, int(found[1]))
-                return
-        raise AssertionError("the server did not start")
-    finally:
-        process.kill()
-        await process.wait()
+def port_of(server: ServerProcess) -> int:
+    return int(server.url.rpartition(":")[2])
+
+
+def cpu_of(server: ServerProcess) -> float:
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def request(method: str, path: str, body: bytes = b"") -> bytes:
@@ -115,11 +92,11 @@ def subscription(task_id: str, binding: str) -> bytes:
     return request("POST", "/", json.dumps(body).encode())
 
 
-async def begin(server: Server) -> str:
+async def begin(server: ServerProcess) -> str:
     """Start the task everybody will follow, and give its id."""
     message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": "go"}]}
     body = json.dumps({"message": message, "configuration": {"returnImmediately": True}}).encode()
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
     writer.write(request("POST", "/message:send", body))
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head)
@@ -129,7 +106,7 @@ async def begin(server: Server) -> str:
     return answer["task"]["id"]
 
 
-async def measure(server: Server, asking: bytes, chunks: int) -> tuple[float, list[bytes]]:
+async def measure(server: ServerProcess, asking: bytes, chunks: int) -> tuple[float, list[bytes]]:
     """The CPU time from the first chunk to the last, and what the first reader got."""
     loop = asyncio.get_running_loop()
     crowd = Crowd()
@@ -137,15 +114,15 @@ async def measure(server: Server, asking: bytes, chunks: int) -> tuple[float, li
     while len(readers) < READERS:
         for _ in range(AT_ONCE):
             _, reader = await loop.create_connection(
-                lambda: Reader(asking, crowd, keep=not readers), "127.0.0.1", server.port
+                lambda: Reader(asking, crowd, keep=not readers), "127.0.0.1", port_of(server)
             )
             readers.append(reader)
         await crowd.have(len(readers))
-    before = server.cpu()
+    before = cpu_of(server)
     for number in range(1, chunks + 1):
-        await server.say(f"chunk number {number} with a few more words ")
+        server.write(f"chunk number {number} with a few more words \n")
         await crowd.have(READERS * (number + 1))
-    spent = server.cpu() - before
+    spent = cpu_of(server) - before
     assert all(reader.events == chunks + 1 for reader in readers)
     for reader in readers:
         reader.transport.abort()  # type: ignore[attr-defined]
@@ -168,18 +145,19 @@ async def test_a_thousand_readers_cost_at_most_one_and_a_half_times_the_bare_wri
     bare: list[float] = []
     for number in range(ROUNDS):
         store = f"sqlite:///{tmp_path / f'{number}.db'}"
-        serve = ("-m", "dragoman.cli.main", "serve", str(HERE / "fan_out_agent.py"), "--port", "0", "--store", store)
-        async with asyncio.timeout(SECONDS), running(*serve) as server:
-            task_id = await begin(server)
-            asking = subscription(task_id, binding)
-            spent, kept = await measure(server, asking, CHUNKS)
+        serve = ("-m", "dragoman", "serve", HERE / "fan_out_agent.py", "--port", "0", "--store", store)
+        with started(tmp_path, *serve) as server:
+            async with asyncio.timeout(SECONDS):
+                asking = subscription(await begin(server), binding)
+                spent, kept = await measure(server, asking, CHUNKS)
         ours.append(spent)
         frames = frames_of(b"".join(kept))
         assert len(frames) == CHUNKS + 1
         written = tmp_path / "frames.json"
         written.write_text(json.dumps(frames))
-        async with asyncio.timeout(SECONDS), running(str(HERE / "bare_server.py"), str(written)) as server:
-            spent, again = await measure(server, request("GET", "/"), CHUNKS)
+        with started(tmp_path, HERE / "bare_server.py", written) as server:
+            async with asyncio.timeout(SECONDS):
+                spent, again = await measure(server, request("GET", "/"), CHUNKS)
         assert frames_of(b"".join(again)) == frames
         bare.append(spent)
         print(f"ours {ours[-1]:.2f} s, bare {bare[-1]:.2f} s, ratio {ours[-1] / bare[-1]:.2f}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dragoman import Agent
 
-agent = Agent("polite", description="Says what it is told")
+agent = Agent("polite", description="Repeats its input")
 
 
 @agent.skill(default=True)

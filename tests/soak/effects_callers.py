@@ -93,12 +93,12 @@ class PlainCallers(Callers):
             self.model.wrong.append(f"{send.skill} {send.nonce} was answered with {answer}")
             return None
         again = send.nonce in self.model.acknowledged
-        self._told(send.nonce, task)
+        self._record(send.nonce, task)
         if again and headers.get("idempotent-replayed") != "true":
             self.model.wrong.append(f"{send.nonce} was taken twice")
         return task
 
-    def _told(self, nonce: str, task: dict[str, Any]) -> None:
+    def _record(self, nonce: str, task: dict[str, Any]) -> None:
         state = task["status"]["state"]
         self.model.took(nonce, task["id"])
         self.model.saw_state(task["id"], state, self.rules.text_of(task))
@@ -135,20 +135,20 @@ class PlainCallers(Callers):
             return
         answer, _ = await self.load.ask(self.url, "CancelTask", {"id": task["id"]})
         if "result" in answer:  # it may have ended before
-            self._told(send.nonce, answer["result"])
+            self._record(send.nonce, answer["result"])
 
     async def _answer(self) -> None:
         if not self.parked:
             return await self._send()
         nonce, task_id = self.parked.popleft()
         answer, _ = await self.load.ask(self.url, "GetTask", {"id": task_id})
-        if answer["result"]["status"]["state"] != WAITING:  # an answer arrived although nobody heard so
-            return self._told(nonce, answer["result"])
+        if answer["result"]["status"]["state"] != WAITING:  # an answer arrived, and its response was lost
+            return self._record(nonce, answer["result"])
         self.model.answered(nonce)
         message = {"messageId": self.uuid(), "taskId": task_id, "role": "ROLE_USER", "parts": [{"text": "yes"}]}
         answer, _ = await self.load.ask(self.url, "SendMessage", {"message": message})
         if "result" in answer:  # two may have answered at once
-            self._told(nonce, answer["result"]["task"])
+            self._record(nonce, answer["result"]["task"])
         return None
 
     async def look_again(self) -> None:
@@ -197,7 +197,7 @@ class PatientCallers(Callers):
             "push": self.hook if send.hook else None,
         }
 
-    def _told(self, nonce: str, task: Any) -> None:
+    def _record(self, nonce: str, task: Any) -> None:
         self.model.took(nonce, task.id)
         text = "".join(artifact.text for artifact in task.artifacts)
         self.model.saw_state(task.id, task.state.value, text)
@@ -207,7 +207,7 @@ class PatientCallers(Callers):
 
     async def _send(self, client: Client) -> None:
         send, arguments = self.new(self.skill())
-        self._told(send.nonce, await client.send(**self._message(send, arguments)))
+        self._record(send.nonce, await client.send(**self._message(send, arguments)))
 
     async def _stream(self, client: Client) -> None:
         send, arguments = self.new(self.skill())
@@ -219,19 +219,19 @@ class PatientCallers(Callers):
                 if event.id == 0:  # the client has looked at the task itself: there was nothing left to subscribe to
                     continue
                 if event.id != before + 1:
-                    self.model.wrong.append(f"event {event.id} of {send.nonce} came after {before}")
+                    self.model.wrong.append(f"event {event.id} of {send.nonce} follows {before}")
                 before = event.id
                 self.model.saw_content(event.task.id, event.id, json.loads(encode(event.raw)))
-        self._told(send.nonce, stream.task)
+        self._record(send.nonce, stream.task)
 
     async def _cancel(self, client: Client) -> None:
         send, arguments = self.new(self.random.choice(("wait", "wait", "pay", "talk")))
         task = await client.send(**self._message(send, arguments), wait=False)
-        self._told(send.nonce, task)
+        self._record(send.nonce, task)
         try:
-            self._told(send.nonce, await client.cancel_task(task))
+            self._record(send.nonce, await client.cancel_task(task))
         except A2AError:  # it has ended before
-            self._told(send.nonce, await client.get_task(task))
+            self._record(send.nonce, await client.get_task(task))
 
     async def _answer(self, client: Client) -> None:
         if not self.parked:
@@ -241,7 +241,7 @@ class PatientCallers(Callers):
         if found.state is State.INPUT_REQUIRED:
             self.model.answered(nonce)
             found = await client.send("yes", task=task_id, message_id=self.uuid())
-        return self._told(nonce, found)
+        return self._record(nonce, found)
 
 
 async def _events(stream: Any) -> AsyncIterator[Any]:

@@ -62,13 +62,13 @@ class Model:
         self.answers[nonce] += 1
 
     def took(self, nonce: str, task_id: str) -> None:
-        """A caller was told which task a message has become."""
+        """A caller received the task that a message has become."""
         known = self.acknowledged.setdefault(nonce, task_id)
         if known != task_id:
             self.wrong.append(f"{nonce} was task {known} and is {task_id}")
 
     def saw_state(self, task_id: str, state: str, text: str) -> None:
-        """A caller was told a task's state, and, if that is final, all it has said."""
+        """A caller received the state of a task, and its whole text if that is final."""
         if state in FINAL:
             known = self.finals.setdefault(task_id, (state, text))
             if known != (state, text):
@@ -77,13 +77,13 @@ class Model:
             self.wrong.append(f"task {task_id} was {self.finals[task_id]} and is {state}")
 
     def saw_event(self, task_id: str, number: int, data: bytes) -> None:
-        """A caller was told an event."""
+        """A caller received an event."""
         known = self.events[task_id].setdefault(number, data)
         if known != data:
             self.wrong.append(f"event {number} of task {task_id} was {known!r} and is {data!r}")
 
     def saw_content(self, task_id: str, number: int, content: Any) -> None:
-        """A caller was told an event by a client that does not show its bytes."""
+        """A caller received an event from a client that does not show its bytes."""
         known = self.contents[task_id].setdefault(number, content)
         if known != content:
             self.wrong.append(f"event {number} of task {task_id} was {known!r} and is {content!r}")
@@ -131,10 +131,10 @@ class Model:
             return
         first = list(dict.fromkeys(received))
         if first != sorted(first):
-            self.wrong.append(f"the webhook of task {journal.id} was told {received}")
+            self.wrong.append(f"the webhook of task {journal.id} received {received}")
         missing = owed(journal) - set(received)
         if missing:
-            self.wrong.append(f"the webhook of task {journal.id} was not told {sorted(missing)}")
+            self.wrong.append(f"the webhook of task {journal.id} did not receive {sorted(missing)}")
 
     def _judge_runs(self, journals: dict[str, Journal], runs: list[dict[str, Any]]) -> None:
         ran = {line["nonce"] for line in runs}
@@ -193,7 +193,7 @@ def state_of(data: bytes) -> str | None:
 
 
 def text_of(task: dict[str, Any]) -> str:
-    """All that a task has said."""
+    """The text of all artifacts of a task."""
     return "".join(part.get("text", "") for each in task.get("artifacts", ()) for part in each["parts"])
 
 
@@ -209,7 +209,7 @@ def nonce_of(task: dict[str, Any]) -> str:
 
 
 def owed(journal: Journal) -> set[int]:
-    """The events a webhook must have been told: every status after the task itself, and every finished artifact."""
+    """The events that a webhook must have received: every status after the task itself, and every finished artifact."""
     found: set[int] = set()
     for number, data in journal.events.items():
         result = json.loads(data)["result"]
@@ -267,5 +267,5 @@ def summary(
     kinds = Counter(line["kind"] for line in effects)
     return (
         f"{len(model.sends)} sends, {len(model.acknowledged)} acknowledged, {len(journals)} tasks ({dict(states)}, "
-        f"{doubt} in doubt), {seen} events seen, effects {dict(kinds)}, {sum(map(len, hooks.values()))} webhooks came"
+        f"{doubt} in doubt), {seen} events seen, effects {dict(kinds)}, {sum(map(len, hooks.values()))} webhooks"
     )

@@ -15,11 +15,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from support.command import dragoman, inherited_environment
+from support.server_process import ServerProcess
 
 pytestmark = pytest.mark.soak
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 # Ten minutes; less for a quick look.
 ATTACK_SECONDS = float(os.environ.get("DRAGOMAN_SOAK_SECONDS", "600"))
 SLOWEST_MS = 250
@@ -32,38 +33,15 @@ def resident_mb(pid: int) -> float:
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
 
-def started(folder: Path, store: str) -> tuple[subprocess.Popen[str], int]:
+def started(folder: Path, store: str) -> ServerProcess:
+    """A server in front of both agents. Its share of the machine's memory is that of a small machine."""
     module = HERE / "attack_agent.py"
-    command = [sys.executable, "-m", "dragoman", "serve", f"{module}:agent", f"{module}:tools"]
-    process = subprocess.Popen(
-        # What a server takes for requests is a share of the machine's memory; this is a small machine's.
-        [
-            *command,
-            "--port",
-            "0",
-            "--store",
-            store,
-            "--auth",
-            "bearer",
-            "--auth",
-            "basic",
-            "--limits-memory",
-            MEMORY,
-            "--log-level",
-            "warning",
-        ],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-            return process, int(found[1])
-    raise AssertionError("the server did not start")
+    agents = (f"{module}:agent", f"{module}:tools")
+    schemes = ("--auth", "bearer", "--auth", "basic")
+    flags = ("--port", "0", "--store", store, *schemes, "--limits-memory", MEMORY, "--log-level", "warning")
+    command = [sys.executable, "-m", "dragoman", "serve", *agents, *flags]  # not a warm one: its memory is measured
+    address = r"(http://127\.0\.0\.1:\d+)"
+    return ServerProcess(command, folder, environment=inherited_environment(), address=address).ready()
 
 
 class Polite:
@@ -92,25 +70,14 @@ class Polite:
 
 def test_a_polite_caller_is_served_during_a_mixed_attack(tmp_path: Path, record_property: Any) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
-    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
     def users(*words: str, typed: str = "") -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "dragoman", "users", *words, "--store", store],
-            input=typed,
-            capture_output=True,
-            text=True,
-            check=True,
-            env=environ,
-            cwd=tmp_path,
-        )
+        done = dragoman(tmp_path, "users", *words, "--store", store, environment=inherited_environment(), typed=typed)
+        assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    server, port = started(tmp_path, store)
-    assert server.stderr is not None
-    # What it logs is not of interest here, and must not stop it.
-    with server.stderr, (tmp_path / "log").open("wb") as log:
-        drain = subprocess.Popen(["cat"], stdin=server.stderr, stdout=log)
+    server = started(tmp_path, store)
+    port = int(server.url.rpartition(":")[2])
     try:
         users("add", "vera", "--password-stdin", typed="correct horse battery\n")
         users("add", "mallory", "--no-password")
@@ -136,9 +103,7 @@ def test_a_polite_caller_is_served_during_a_mixed_attack(tmp_path: Path, record_
             counts = json.loads(attackers.stdout.read())
         polite.close()
     finally:
-        server.kill()
-        server.wait()
-        drain.wait()
+        server.close()
     times = sorted(polite.times)
     p99 = times[len(times) * 99 // 100]
     figures = {

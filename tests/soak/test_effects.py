@@ -1,4 +1,4 @@
-"""A server on a slow disk is killed a hundred times under load: nothing happens twice, nothing that anybody was told is
+"""A server on a slow disk is killed a hundred times under load: nothing happens twice, nothing that was acknowledged is
 lost, and what has ended stays as it is.
 
 `SOAK_KILLS` and `SOAK_SEED` make it shorter, longer or another.

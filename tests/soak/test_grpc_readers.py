@@ -50,7 +50,7 @@ async def _latency(reader: GrpcReader, calls: int = 300) -> float:
 
 
 async def _wait_until_done(reader: GrpcReader) -> None:
-    """Wait until the agent has said everything to the store, whoever reads it."""
+    """Wait until all output of the agent is in the store, read or not."""
     while await reader.working():
         await _latency(reader, calls=20)
 

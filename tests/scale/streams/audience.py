@@ -28,9 +28,9 @@ class Seat:
         """Take an event."""
         audience, now = self._audience, time.time()
         if self.generation and generation != self.generation + 1:
-            self.fail(f"{generation} came after {self.generation}")
+            self.fail(f"{generation} follows {self.generation}")
         elif self.is_over:
-            self.fail(f"{generation} came after the end")
+            self.fail(f"{generation} follows the end")
         self.generation = generation
         audience.behind.discard(self)
         if self._at:
@@ -59,8 +59,8 @@ class Audience:
     """The sum of all readers.
 
     `ticks` and `begins` count events of these kinds, and `delays` are the seconds from a tick to its arrival. `open`
-    are streams whose response has begun, `attempts` connections that were tried, and `failures` those that came to
-    nothing, by their reason. Who is `behind` has had no event since he was put there.
+    are streams whose response has begun, `attempts` connections that were tried, and `failures` those that failed,
+    by their reason. Who is `behind` has had no event since he was put there.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Audience:
         return seat
 
     def count_failure(self, reason: str) -> None:
-        """Count a connection that came to nothing."""
+        """Count a connection that failed."""
         self.failures[reason] = self.failures.get(reason, 0) + 1
 
     def look(self) -> None:

@@ -22,7 +22,7 @@ _SENDERS = 16
 
 
 class TickingNode(Node):
-    """A node whose tasks tick every few seconds, or when they are told."""
+    """A node whose tasks tick every few seconds, or at the line `tick`."""
 
     def __init__(self, number: int, folder: Path, store: str, flags: Sequence[str], period: float) -> None:
         super().__init__(number, folder, store, flags)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from bench.agents.words import chunk_text
 from bench.replies import StreamCheck, Wrong, check_echo, check_page
-from bench.sse import EventCutter
 
 
 def _reply(result: dict[str, Any]) -> bytes:
@@ -75,13 +74,3 @@ def test_a_stream_with_a_gap_a_lost_chunk_or_no_end_is_wrong() -> None:
 def test_a_stream_that_begins_without_its_task_is_wrong() -> None:
     with pytest.raises(Wrong, match="first event"):
         StreamCheck(1, numbered=False).take(None, _chunk(chunk_text(0)))
-
-
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-@pytest.mark.parametrize("size", [1, 3, 7, 1000])
-def test_events_are_cut_wherever_the_bytes_were_cut(end: bytes, size: int) -> None:
-    lines = [b": ping", b"", b"id: 4", b'data: {"a":1}', b"", b'data: {"b":2}', b"", b""]
-    stream = end.join(lines)
-    cutter = EventCutter()
-    found = [event for at in range(0, len(stream), size) for event in cutter.feed(stream[at : at + size])]
-    assert found == [(4, b'{"a":1}'), (None, b'{"b":2}')]

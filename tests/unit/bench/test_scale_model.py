@@ -35,7 +35,7 @@ def test_leases_are_renewed_as_often_as_in_the_code() -> None:
     assert Settings().lease / BEATS == BEAT_SECONDS
 
 
-async def test_what_is_replayed_is_what_a_send_writes(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_replayed_changes_are_those_of_a_send(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Write] = []
     commit = PostgresDatabase.commit
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 from support.command import DRAGOMAN, clean_environment
 from support.terminal import Terminal
 
-from dragoman.cli.main import main
+from dragoman.cli.main import group, main
+from dragoman.errors import ConfigError
 
 PATIENCE = 30.0
 
@@ -26,8 +29,11 @@ class Ended(NamedTuple):
     err: str
 
 
+Typed = Callable[..., Ended]
+
+
 @pytest.fixture
-def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Typed:
     """Run a command line in this process, in a folder of its own: quicker than a process, and no terminal."""
     for name in ("DRAGOMAN_AGENT", "DRAGOMAN_URL", "DRAGOMAN_TOKEN", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -41,6 +47,13 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
         return Ended(int(ended.value.code or 0), *capfd.readouterr())
 
     return run
+
+
+def refusal_of(*flags: str) -> str:
+    """Why `dragoman serve` does not start with these words."""
+    done = CliRunner().invoke(group, ["serve", *flags])
+    assert isinstance(done.exception, ConfigError), done.output
+    return str(done.exception)
 
 
 @pytest.fixture
@@ -60,6 +73,17 @@ def run(tmp_path: Path) -> Run:
         )
 
     return run
+
+
+@pytest.fixture
+def forgotten_imports(tmp_path: Path) -> Iterator[None]:
+    """Modules that a test imports from its folder are forgotten after it, and its folder leaves the path."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 @pytest.fixture

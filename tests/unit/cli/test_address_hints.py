@@ -8,8 +8,6 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from pathlib import Path
-from typing import Any
 
 import pytest
 import trustme
@@ -18,7 +16,7 @@ from dragoman import Agent, Client
 from dragoman.errors import CannotConnect, ConfigError
 from dragoman.testing import served
 
-Typed = Callable[..., Any]
+from .conftest import Typed
 
 
 def echo() -> Agent:
@@ -111,11 +109,13 @@ def test_grpc_says_the_same(typed: Typed, pem: str) -> None:
         assert ended.err.endswith(f": try grpcs://{secure}\n")
 
 
-def test_where_nobody_answers_it_says_how_to_start_an_agent(typed: Typed) -> None:
+def test_a_refused_connection_says_how_to_start_an_agent(typed: Typed) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     ended = typed("send", f"127.0.0.1:{port}", "hi")
-    assert ended.code == 3
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err.startswith(f"dragoman: nobody answers at http://127.0.0.1:{port}")
+    assert ended.err.count("\n") == 1
     assert ended.err.endswith(f"If your agent belongs there, start it with `dragoman serve --port {port}`\n")
 
 
@@ -136,20 +136,3 @@ def test_an_option_that_is_not_similar_is_not_suggested(typed: Typed, verb: str)
     assert ended.code == 2
     assert ended.err.endswith("Error: No such option '--file'.\n")
     assert "Did you mean '--json'?" in typed(verb, "--jsn").err
-
-
-def test_a_value_that_is_not_json_is_named_as_it_was_typed(typed: Typed) -> None:
-    ended = typed("call", "tag", "tags:=x")
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("dragoman: `tags:=x` is not JSON: ")
-
-
-def test_a_package_that_is_missing_is_no_file_that_is_a_little_like_it(typed: Typed, tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text("import nothere\n")
-    (tmp_path / "notype.py").write_text("")
-    ended = typed("serve", "app.py")
-    assert ended.code == 2
-    assert "imports `nothere`, which is not installed" in ended.err
-    assert "notype" not in ended.err
-    (tmp_path / "nother.py").write_text("")
-    assert "did you mean `nother`?" in typed("serve", "app.py").err

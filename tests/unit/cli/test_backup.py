@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import shlex
 import shutil
@@ -12,46 +11,21 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
+from support.command import DRAGOMAN, clean_environment
+from unit.cli.sqlite_file import KILLED, opened
 
 from dragoman.engine.ports.store import Note, TaskQuery
 from dragoman.model.error import DragomanError
 from dragoman.model.state import State
 from dragoman.stores.sqlite.admin.backup import STEP_PAGES, back_up, check_space
 from dragoman.stores.sqlite.admin.health import examine
-from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing.store_writes import ALL, SCOPE, append, body, create, row_of
-
-SRC = Path(__file__).resolve().parents[3] / "src"
-DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
-
-# A server that is killed as soon as a task is accepted.
-KILLED = """
-import asyncio, os, signal
-from pathlib import Path
-from dragoman.model.state import State
-from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.testing.store_writes import create, row_of
-
-async def main():
-    store = SqliteStore(Path("t.db"))
-    await store.open()
-    await create(store, row_of(store, "a", state=State.WORKING))
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
-
-
-def environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return {**kept, "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error"}
 
 
 def dragoman(folder: Path, *args: str, before: str = "") -> subprocess.CompletedProcess[str]:
@@ -59,22 +33,12 @@ def dragoman(folder: Path, *args: str, before: str = "") -> subprocess.Completed
     words = [*DRAGOMAN, *args]
     command = ["sh", "-c", f"{before} exec {shlex.join(words)}"] if before else words
     return subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=30, check=False
+        command, cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=30, check=False
     )
 
 
 def backup(folder: Path, *args: str, before: str = "") -> subprocess.CompletedProcess[str]:
     return dragoman(folder, "backup", "copy.db", "--store", "sqlite:///t.db", *args, before=before)
-
-
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def fill(path: Path, tasks: int = 3, size: int = 10) -> None:
@@ -152,7 +116,7 @@ async def test_a_copy_made_while_a_server_writes_is_consistent_and_has_all_that_
         while copies_of_changes < 3:  # a copy during which nobody got to write anything proves little
             before, copy = set(done), f"{secrets.token_hex(4)}.db"
             command = [*DRAGOMAN, "backup", copy, "--store", "sqlite:///t.db"]
-            run = partial(subprocess.run, command, cwd=tmp_path, env=environment(), check=True, timeout=30)
+            run = partial(subprocess.run, command, cwd=tmp_path, env=clean_environment(), check=True, timeout=30)
             await asyncio.to_thread(run)
             copies_of_changes += set(done) > before
             assert holes(tmp_path / copy) == []
@@ -163,7 +127,7 @@ async def test_a_copy_made_while_a_server_writes_is_consistent_and_has_all_that_
     assert await ids(tmp_path / "t.db") == set(done)
 
 
-async def test_what_is_written_between_two_steps_is_not_in_the_copy(tmp_path: Path):
+async def test_writes_between_two_steps_are_not_in_the_copy(tmp_path: Path):
     await fill(tmp_path / "t.db", tasks=100, size=3 * STEP_PAGES * 4096 // 100)
     async with opened(tmp_path / "t.db") as store:
         loop = asyncio.get_running_loop()
@@ -181,8 +145,10 @@ async def test_what_is_written_between_two_steps_is_not_in_the_copy(tmp_path: Pa
     assert await ids(tmp_path / "t.db") >= set(written)
 
 
-def test_what_a_killed_server_left_in_the_wal_is_in_the_copy(tmp_path: Path):
-    killed = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=environment(), timeout=30, check=False)
+def test_the_wal_of_a_killed_server_is_in_the_copy(tmp_path: Path):
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED], cwd=tmp_path, env=clean_environment(), timeout=30, check=False
+    )
     assert (killed.returncode, (tmp_path / "t.db-wal").stat().st_size > 0) == (-signal.SIGKILL, True)
     assert backup(tmp_path).returncode == 0
     assert asyncio.run(ids(tmp_path / "copy.db")) == {"a"}
@@ -208,7 +174,7 @@ async def test_a_file_that_is_there_is_replaced_only_when_that_is_wanted(tmp_pat
     assert await ids(tmp_path / "copy.db") == {"t0", "t1", "t2"}
 
 
-async def test_what_an_interrupted_backup_left_is_replaced_only_when_that_is_wanted(tmp_path: Path):
+async def test_leftovers_of_an_interrupted_backup_are_replaced_only_with_force(tmp_path: Path):
     await fill(tmp_path / "t.db")
     (tmp_path / "copy.db.part").write_text("half")
     done = backup(tmp_path)
@@ -235,7 +201,7 @@ async def test_a_store_whose_name_is_that_of_an_unfinished_copy_is_not_taken_for
     assert await ids(tmp_path / "copy.db.part") == {"t0", "t1", "t2"}
 
 
-async def test_a_database_that_somebody_uses_is_not_replaced(tmp_path: Path):
+async def test_a_database_in_use_is_not_replaced(tmp_path: Path):
     await fill(tmp_path / "t.db")
     async with opened(tmp_path / "copy.db") as store:
         await create(store, row_of(store, "theirs"))
@@ -256,7 +222,7 @@ async def test_a_database_that_somebody_uses_is_not_replaced(tmp_path: Path):
         ("sqlite:///newer.db", "newer.db was written by a newer Dragoman (schema 99"),
     ],
 )
-def test_what_is_no_store_is_refused_with_what_to_do(tmp_path: Path, store: str, says: str):
+def test_a_store_that_cannot_be_backed_up_is_refused_with_what_to_do(tmp_path: Path, store: str, says: str):
     (tmp_path / "text.db").write_text("no database, but long enough to be taken for one\n" * 100)
     (tmp_path / "empty.db").touch()
     for name, version in (("other.db", 0), ("newer.db", 99)):
@@ -308,7 +274,7 @@ async def test_ctrl_c_leaves_nothing_behind(tmp_path: Path):
     assert not names(tmp_path) & {"copy.db", "copy.db.part", "copy.db.part-journal"}
 
 
-async def test_of_two_forced_backups_to_one_file_the_later_one_is_kept_whole(tmp_path: Path):
+async def test_the_later_of_two_forced_backups_to_one_file_is_kept_whole(tmp_path: Path):
     await fill(tmp_path / "t.db")
     source, target = tmp_path / "t.db", tmp_path / "copy.db"
 

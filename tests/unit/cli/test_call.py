@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +17,7 @@ from mcp_types import CallToolResult, TextContent
 from dragoman import Agent, File
 from dragoman.testing import served
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,7 @@ def tools() -> Iterator[str]:
         unit: Literal["km", "mi"] = "km",
         text: str = "",
     ) -> dict[str, Any]:
-        """Give back what came."""
+        """Return the arguments."""
         return {"n": n, "x": x, "ok": ok, "words": words, "box": box, "unit": unit, "text": text}
 
     @server.tool()
@@ -58,13 +57,13 @@ def test_words_are_read_by_the_types_of_the_skill(run: Run, tools: str) -> None:
     }
 
 
-def test_what_is_given_as_json_is_passed_as_it_is(run: Run, tools: str) -> None:
+def test_a_json_argument_is_passed_unchanged(run: Run, tools: str) -> None:
     done = run("call", tools, "show", "n:=3", 'text:="3"', "--wire")
     assert json.loads(done.stdout)["n"] == 3
     assert json.loads(done.stdout)["text"] == "3"
 
 
-def test_an_agent_that_is_not_there_is_told_as_ever(run: Run) -> None:
+def test_an_agent_that_is_not_there_is_the_usual_error(run: Run) -> None:
     done, other = (run("call", "http://127.0.0.1:9", "show", message) for message in ("n=3", "n:=3"))
     assert (done.returncode, done.stdout, done.stderr) == (3, "", other.stderr)
     assert done.stderr.startswith("dragoman: ")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from dragoman.keys.card_signature import sign_card, signatures_for
 from dragoman.keys.ring import KeyRing
 from dragoman.testing import served
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 
 def calculator() -> Agent:
@@ -52,7 +51,7 @@ def with_card(card: Any) -> Any:
     return site({"/.well-known/agent-card.json": ("application/json", json.dumps(card).encode())})
 
 
-def test_the_summary_says_who_where_what_and_how(url: str, run: Run):
+def test_the_summary_has_name_interfaces_skills_and_security(url: str, run: Run):
     done = run("card", url)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -72,7 +71,7 @@ def test_the_interface_that_would_be_used_is_marked_as_the_options_want_it(url: 
     ]
 
 
-def test_what_a_card_demands_is_shown(run: Run):
+def test_the_summary_shows_required_credentials_and_the_provider(run: Run):
     card = {
         "name": "old", "description": "x", "version": "1", "url": "http://127.0.0.1:1/", "capabilities": {},
         "protocolVersion": "0.3.0", "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
@@ -121,7 +120,7 @@ def test_every_problem_is_listed_with_its_field_and_rule(run: Run):
     assert listed["signed"] is None
 
 
-def test_a_page_in_the_place_of_a_card_is_told_as_such(run: Run):
+def test_html_in_the_place_of_a_card_is_an_error(run: Run):
     with served(site({"/.well-known/agent-card.json": ("text/html", b"<html>")})) as url:
         done = run("card", url, "--validate")
     assert done.returncode == 1
@@ -182,7 +181,7 @@ def test_a_signed_card_says_by_whom_and_in_which_form(run: Run):
     assert listed["signed"] == {"kid": kid, "alg": "ES256", "form": "specification", "keys": place}
 
 
-def test_the_form_of_the_sdks_is_told_from_that_of_the_specification(run: Run, tmp_path: Path):
+def test_a_signature_in_the_form_of_the_sdks_is_recognized(run: Run, tmp_path: Path):
     ring = KeyRing.random()
 
     def sign_as_sdks_do(card: dict[str, Any]) -> None:

@@ -7,21 +7,20 @@ import io
 import json
 import re
 import stat
-import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from support.command import SOURCE
+from support.terminal import Terminal
 
 from dragoman import Agent, Context, Failed, File
 from dragoman.cli.main import main
 from dragoman.testing import served
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 
 @pytest.fixture
@@ -56,12 +55,20 @@ def url(gate: threading.Event) -> Iterator[str]:
         gate.set()
 
 
+def send_line(screen: Terminal, line: str, *answers: str) -> None:
+    """Type a line at the prompt, and wait until the answers are on the screen, one after the other."""
+    screen.until("> ")
+    screen.type(f"{line}\n")
+    for answer in answers:
+        screen.until(answer)
+
+
 def test_lines_from_a_pipe_are_one_conversation(url: str, run: Run):
     done = run("chat", url, typed="bread\n\ndrink\ntea\n/quit\nnever\n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "1: bread\n2: tea\n", "Which drink?\n")
 
 
-def test_a_task_that_fails_is_told_and_the_conversation_goes_on(url: str, run: Run):
+def test_a_failed_task_is_reported_and_the_conversation_goes_on(url: str, run: Run):
     done = run("chat", url, typed="fail\nbread\n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "1: bread\n", "failed: the kitchen is closed\n")
 
@@ -79,7 +86,7 @@ def test_with_json_each_answer_is_a_line(url: str, run: Run):
     assert first["task"]["id"] != second["task"]["id"]
 
 
-def test_nobody_there_is_told_before_the_first_line(run: Run):
+def test_an_agent_that_is_not_there_ends_the_chat_before_the_first_line(run: Run):
     done = run("chat", "http://127.0.0.1:1", typed="hello\n")
     assert (done.returncode, done.stdout) == (3, "")
 
@@ -137,10 +144,7 @@ def test_markdown_is_rendered_or_not_as_the_user_likes(url: str, terminal: Any):
             screen.until("> ")
         screen.type("/new\n")
         screen.until("started a new conversation\n")
-        screen.until("> ")
-        screen.type("**loud**\n")
-        screen.until("**loud**\n")
-        screen.until(answer)
+        send_line(screen, "**loud**", "**loud**\n", answer)
 
 
 @pytest.mark.parametrize(
@@ -190,9 +194,7 @@ def test_a_conversation_goes_on_with_an_agent_that_lists_no_tasks(url: str, run:
 def test_a_terminal_shows_where_a_conversation_was_and_how_to_come_back(url: str, terminal: Any):
     screen = terminal("chat", url, NO_COLOR="1")
     screen.until("waiter: Brings things")
-    screen.until("> ")
-    screen.type("bread\n")
-    screen.until("1: bread\n")
+    send_line(screen, "bread", "1: bread\n")
     screen.until("> ")
     screen.type("\x04")
     code, rest = screen.ended()
@@ -201,17 +203,12 @@ def test_a_terminal_shows_where_a_conversation_was_and_how_to_come_back(url: str
     assert come_back is not None
     screen = terminal(*come_back[1].split(), NO_COLOR="1")
     screen.until("> bread\n1: bread\n")
-    screen.until("> ")
-    screen.type("drink\n")
-    screen.until("Which drink?\n")
+    send_line(screen, "drink", "Which drink?\n")
     screen.until("? ")
     screen.type("tea\n")
     screen.until("2: tea\n")
-    screen.until("> ")
-    screen.type("/new\n")
-    screen.until("started a new conversation\n")
-    screen.until("> ")
-    screen.type("/quit\n")
+    send_line(screen, "/new", "started a new conversation\n")
+    send_line(screen, "/quit")
     code, rest = screen.ended()
     assert (code, "come back" in rest) == (0, False)
 
@@ -220,9 +217,7 @@ def test_several_lines_are_one_message_and_the_arrow_keys_bring_back_that_of_an_
     url: str, terminal: Any, tmp_path: Path
 ):
     screen = terminal("chat", url)
-    screen.until("> ")
-    screen.type("two \\\n")
-    screen.until("... ")
+    send_line(screen, "two \\", "... ")
     screen.type("lines\n")
     screen.until("1: two |lines\n")
     screen.until("> ")
@@ -230,9 +225,7 @@ def test_several_lines_are_one_message_and_the_arrow_keys_bring_back_that_of_an_
     screen.until("return 1")
     screen.type("\n")
     screen.until("2: def f():|~return 1\n")
-    screen.until("> ")
-    screen.type(" a secret\n")
-    screen.until("3:  a secret\n")
+    send_line(screen, " a secret", "3:  a secret\n")
     screen.until("> ")
     screen.type("\x04")
     screen.ended()
@@ -241,25 +234,19 @@ def test_several_lines_are_one_message_and_the_arrow_keys_bring_back_that_of_an_
     assert [json.loads(line) for line in kept.read_text().splitlines()] == ["two \nlines", "def f():\n\treturn 1"]
 
     screen = terminal("chat", url)
-    screen.until("> ")
-    screen.type("\x1b[A\x1b[A\n")
-    screen.until("1: two |lines\n")
+    send_line(screen, "\x1b[A\x1b[A", "1: two |lines\n")
 
 
 def test_tab_completes_commands_and_paths(url: str, terminal: Any, tmp_path: Path):
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "my list.txt").write_text("eggs")
     screen = terminal("chat", url)
-    screen.until("> ")
-    screen.type("/fi\tpa\tmy\t buy\n")
-    screen.until("[my list.txt: eggs] 1: buy\n")
+    send_line(screen, "/fi\tpa\tmy\t buy", "[my list.txt: eggs] 1: buy\n")
 
 
 def test_ctrl_c_cancels_the_answer_and_at_the_prompt_clears_the_line(url: str, terminal: Any, run: Run):
     screen = terminal("chat", url, NO_COLOR="1")
-    screen.until("> ")
-    screen.type("slow\n")
-    screen.until("soon ")
+    send_line(screen, "slow", "soon ")
     screen.interrupt()
     screen.until("canceled\n")
     screen.until("> ")
@@ -267,9 +254,7 @@ def test_ctrl_c_cancels_the_answer_and_at_the_prompt_clears_the_line(url: str, t
     screen.type("never sent")
     screen.until("never sent")
     screen.interrupt_until("press Ctrl-C again to quit\n")
-    screen.until("> ")
-    screen.type("bread\n")
-    screen.until("1: bread\n")
+    send_line(screen, "bread", "1: bread\n")
     screen.until("> ")
     screen.interrupt_until("press Ctrl-C again to quit\n")
     screen.until("> ")
@@ -291,10 +276,7 @@ def test_the_prompt_of_a_typed_question_says_what_is_wanted(terminal: Any):
 
     with served(agent) as url:
         screen = terminal("chat", url, NO_COLOR="1")
-        screen.until("> ")
-        screen.type("a table\n")
-        screen.until("How many guests?\n")
-        screen.until("whole number? ")
+        send_line(screen, "a table", "How many guests?\n", "whole number? ")
         screen.type("4\n")
         screen.until("Do they smoke?\n")
         screen.until("yes/no? ")
@@ -310,9 +292,7 @@ def test_the_prompt_of_a_typed_question_says_what_is_wanted(terminal: Any):
 
 def test_a_second_ctrl_c_after_the_one_that_canceled_leaves(url: str, terminal: Any):
     screen = terminal("chat", url, NO_COLOR="1")
-    screen.until("> ")
-    screen.type("slow\n")
-    screen.until("soon ")
+    send_line(screen, "slow", "soon ")
     screen.interrupt()
     screen.until("canceled\n")
     screen.until("> ")
@@ -342,9 +322,7 @@ def test_a_second_ctrl_c_leaves_while_the_agent_does_not_answer_the_first(termin
 
     with served(stubborn) as url:
         screen = terminal("chat", url, "--transport", "rest", NO_COLOR="1")
-        screen.until("> ")
-        screen.type("on\n")
-        screen.until("going ")
+        send_line(screen, "on", "going ")
         screen.interrupt()
         assert asked.wait(20)
         code, rest = screen.interrupted()
@@ -365,10 +343,8 @@ def test_a_running_answer_is_taken_up_with_its_conversation(url: str, run: Run, 
 
 def test_a_python_without_readline_chats_all_the_same(url: str, terminal: Any, tmp_path: Path):
     (tmp_path / "readline.py").write_text("raise ImportError")
-    screen = terminal("chat", url, NO_COLOR="1", PYTHONPATH=f"{tmp_path}:{SRC}")
-    screen.until("> ")
-    screen.type("a\\\n")
-    screen.until("... ")
+    screen = terminal("chat", url, NO_COLOR="1", PYTHONPATH=f"{tmp_path}:{SOURCE}")
+    send_line(screen, "a\\", "... ")
     screen.type("b\n")
     screen.until("1: a|b\n")
     screen.until("> ")
@@ -378,7 +354,7 @@ def test_a_python_without_readline_chats_all_the_same(url: str, terminal: Any, t
     assert screen.ended()[0] == 0
 
 
-def test_an_error_is_told_and_the_conversation_goes_on(terminal: Any):
+def test_an_error_is_printed_and_the_conversation_goes_on(terminal: Any):
     down = threading.Event()
     agent = Agent("echo", description="Echoes")
 
@@ -405,10 +381,6 @@ def test_an_error_is_told_and_the_conversation_goes_on(terminal: Any):
         down.set()
         screen.type("one\n")
         screen.until("dragoman: too early\n")
-        screen.until("> ")
-        screen.type("two\n")
-        screen.until("two\n")
-        screen.until("two\n")
-        screen.until("> ")
-        screen.type("/quit\n")
+        send_line(screen, "two", "two\n", "two\n")
+        send_line(screen, "/quit")
         assert screen.ended()[0] == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command import clean_environment
 from warm_start import write_command
 
 from dragoman import Agent
@@ -17,8 +18,8 @@ from dragoman.cli.main import VERBS
 from dragoman.cli.remote.recent import RecentTasks
 from dragoman.testing import served
 
-Typed = Callable[..., Any]
-SRC = str(Path(__file__).resolve().parents[3] / "src")
+from .conftest import Typed
+
 TASK = "4d1e0000-94cd-4f26-8d5b-6a0c9e1f2d74"
 
 
@@ -199,7 +200,7 @@ def test_verbs_and_addresses_are_offered_without_the_client(tmp_path: Path):
     ):
         done = subprocess.run(
             [sys.executable, "-c", check],
-            env={"_DRAGOMAN_COMPLETE": "bash_complete", "COMP_LINE": line, "HOME": str(tmp_path), "PYTHONPATH": SRC},
+            env=clean_environment(tmp_path, _DRAGOMAN_COMPLETE="bash_complete", COMP_LINE=line),
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -11,12 +11,14 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command import clean_environment
+from unit.cli.sqlite_file import KILLED, opened
 
 from dragoman import __version__
 from dragoman.cli.doctor.command import check_open_files, check_sqlite_library
@@ -25,25 +27,7 @@ from dragoman.model.state import State
 from dragoman.stores.sqlite.admin.backup import back_up
 from dragoman.stores.sqlite.admin.health import LARGE_WAL, HealthFinding, check_free_space, examine
 from dragoman.stores.sqlite.schema import VERSION
-from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing.store_writes import SCOPE, create, row_of
-
-SRC = Path(__file__).resolve().parents[3] / "src"
-
-# A server that is killed as soon as a task is accepted.
-KILLED = """
-import asyncio, os, signal
-from pathlib import Path
-from dragoman.model.state import State
-from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.testing.store_writes import create, row_of
-async def main():
-    store = SqliteStore(Path("t.db"))
-    await store.open()
-    await create(store, row_of(store, "a", state=State.WORKING))
-    os.kill(os.getpid(), signal.SIGKILL)
-asyncio.run(main())
-"""
 
 # Reads a store as somebody who owns nothing.
 # urllib is for `Path.as_uri`, which imports it late from Python 3.13 on: perhaps from a folder of root.
@@ -59,12 +43,12 @@ for finding in examine(Path(sys.argv[1])):
 
 
 def run(folder: Path, command: list[str], before: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    env = {**kept, "PYTHONPATH": str(SRC), "PYTHONWARNINGS": "error", **environ}
     words = [sys.executable, *command]
     if before:
         words = ["sh", "-c", f"{before} exec {shlex.join(words)}"]
-    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(
+        words, cwd=folder, env=clean_environment(**environ), capture_output=True, text=True, timeout=30, check=False
+    )
 
 
 def doctor(folder: Path, *args: str, before: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
@@ -80,16 +64,6 @@ def line(done: subprocess.CompletedProcess[str], check: str) -> str:
 def about(findings: list[HealthFinding], check: str) -> HealthFinding:
     (found,) = [finding for finding in findings if finding.check == check]
     return found
-
-
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def fill(path: Path, *states: State) -> None:
@@ -143,7 +117,7 @@ async def test_a_store_at_rest_is_read_without_leaving_a_trace(tmp_path: Path):
     assert traces(tmp_path) == before
 
 
-async def test_beside_a_server_it_tells_who_that_is(tmp_path: Path):
+async def test_the_doctor_names_the_running_server(tmp_path: Path):
     async with opened(tmp_path / "t.db") as store:
         await create(store, row_of(store, "a", state=State.WORKING))
         before = traces(tmp_path)
@@ -195,11 +169,6 @@ def test_it_never_prints_the_secret(tmp_path: Path):
     assert "horse" not in done.stdout + done.stderr
 
 
-def test_a_port_that_kubernetes_made_up_is_no_setting(tmp_path: Path):
-    done = doctor(tmp_path, DRAGOMAN_PORT="tcp://10.0.0.1:80", PORT="81")
-    assert "port = 81, from environment PORT\n" in done.stdout
-
-
 def test_a_variable_that_is_no_setting_is_a_warning(tmp_path: Path):
     done = doctor(tmp_path, DRAGOMAN_PROT="1")
     assert (done.returncode, done.stderr) == (0, "")
@@ -223,7 +192,7 @@ def test_settings_that_cannot_be_used_fail_and_the_rest_is_still_checked(
     assert line(done, "uvloop").startswith("ok")
 
 
-def test_what_grpc_takes_is_checked_where_it_is_served(tmp_path: Path):
+def test_the_library_of_grpc_is_checked_where_it_is_served(tmp_path: Path):
     assert "grpcio" not in doctor(tmp_path).stdout
     assert line(doctor(tmp_path, DRAGOMAN_GRPC="50051"), "grpcio").startswith("ok")
 
@@ -305,7 +274,7 @@ async def test_a_large_wal_without_a_server_is_a_warning(tmp_path: Path):
     assert "WAL 64.0 MB: start the server once" in line(done, "size")
 
 
-def test_what_a_killed_server_left_is_read_from_the_wal(tmp_path: Path):
+def test_tasks_of_a_killed_server_are_read_from_the_wal(tmp_path: Path):
     assert run(tmp_path, ["-c", KILLED]).returncode == -signal.SIGKILL
     done = doctor(tmp_path, "--store", "sqlite:///t.db")
     assert done.returncode == 0
@@ -370,7 +339,7 @@ def test_a_store_that_others_can_read_is_a_warning(open_folder: Path):
     assert about(examine(path), "permissions").level == "ok"
 
 
-def test_another_user_is_told_to_run_it_as_the_one_that_serves(open_folder: Path):
+def test_another_user_than_the_one_that_serves_gets_failures_for_file_and_folder(open_folder: Path):
     path = open_folder / "t.db"
     asyncio.run(fill(path, State.WORKING))
     path.chmod(0o444)
@@ -397,7 +366,7 @@ def test_a_store_that_cannot_be_reached_fails(open_folder: Path):
 @pytest.mark.parametrize(
     ("free", "level"), [(49_000_000, "FAIL"), (51_000_000, "warn"), (999_000_000, "warn"), (1_100_000_000, "ok")]
 )
-def test_too_little_room_is_told(free: int, level: str):
+def test_little_free_disk_space_is_reported(free: int, level: str):
     found = check_free_space(free)
     assert (found.level, bool(found.do)) == (level, level != "ok")
 

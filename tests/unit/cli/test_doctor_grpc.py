@@ -1,11 +1,11 @@
-"""`dragoman doctor` and gRPC: a sound interface passes, and each fault is told with what to do about it."""
+"""`dragoman doctor` and gRPC: a sound interface passes, and each fault is reported with what to do about it."""
 
 from __future__ import annotations
 
 import json
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +20,8 @@ from dragoman.testing import served
 from dragoman.transports.grpc.codec import codec_of
 from dragoman.transports.grpc.method import METHODS
 
-Typed = Callable[..., Any]
+from .conftest import Typed
+
 V1, V03 = "lf.a2a.v1.A2AService", "a2a.v1.A2AService"
 DOMAIN = "a2a-protocol.org"
 
@@ -160,14 +161,14 @@ def test_the_stub_without_a_fault_passes(typed: Typed) -> None:
         ),
     ],
 )
-def test_a_wrong_answer_is_told_with_the_rule(
+def test_a_wrong_status_is_reported_with_the_rule_it_breaks(
     typed: Typed, method: str, answer: tuple[grpc.StatusCode, str], says: str
 ) -> None:
     with checked(typed, Faulty(**{method: answer})) as lines:
         assert [line for line in lines if line.startswith(says)], lines
 
 
-def test_a_server_that_wants_credentials_is_told_from_one_that_is_broken(typed: Typed) -> None:
+def test_a_server_that_wants_credentials_is_not_reported_as_broken(typed: Typed) -> None:
     with checked(typed, Faulty(GetTask=(grpc.StatusCode.UNAUTHENTICATED, ""))) as lines:
         assert lines[-1].startswith("FAIL grpc 1.0 every operation: UNAUTHENTICATED, and the card names no way to ")
 
@@ -189,7 +190,7 @@ def test_nobody_there_is_one_failure(typed: Typed) -> None:
     assert failure.startswith(f"FAIL grpc 1.0 nobody answers at grpc://127.0.0.1:{port}")
 
 
-def test_a_server_with_tls_whose_card_has_none_is_told_apart_from_one_that_is_not_there(
+def test_a_server_with_tls_whose_card_has_none_is_distinguished_from_one_that_is_not_there(
     typed: Typed, tmp_path: Path
 ) -> None:
     certificate = trustme.CA().issue_cert("127.0.0.1")

@@ -1,4 +1,4 @@
-"""`dragoman doctor URL`: a sound agent passes, each fault is told with the rule it breaks, and no work is started."""
+"""`dragoman doctor URL`: a sound agent passes, each fault is reported with its rule, and no work is started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ from dragoman.cli.doctor.tls import check_tls
 from dragoman.model.error import Unauthenticated
 from dragoman.testing import served
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 
 def agent(**card: Any) -> Agent:
@@ -64,7 +64,7 @@ def test_our_own_agent_passes_on_every_interface_and_no_task_is_made(run: Run):
 
 
 @pytest.mark.parametrize(("text", "state"), [("hello", "completed"), ("ask", "input-required")])
-def test_work_is_started_only_when_told_to(run: Run, text: str, state: str):
+def test_a_task_is_started_only_with_send(run: Run, text: str, state: str):
     with served(agent()) as url:
         done = run("doctor", url, "--send", text)
         tasks = run("tasks", url).stdout.splitlines()
@@ -89,7 +89,7 @@ def test_with_json_it_says_the_same(run: Run):
     assert {"level", "check", "says", "do"} == set(answer["checks"][0])
 
 
-def test_an_agent_that_wants_credentials_is_told_from_one_that_is_broken(run: Run):
+def test_an_agent_that_wants_credentials_is_not_reported_as_broken(run: Run):
     async def who(request: Any) -> User | None:
         if request.headers.get("authorization") == "Bearer right-token":
             return User("me")
@@ -275,7 +275,7 @@ def test_the_stub_without_a_fault_passes(run: Run):
         ),
     ],
 )
-def test_a_wrong_answer_is_told_with_the_rule_it_breaks(run: Run, faults: dict[str, Any], says: str):
+def test_a_wrong_response_is_reported_with_the_rule_it_breaks(run: Run, faults: dict[str, Any], says: str):
     with faulty(**faults) as url:
         done = run("doctor", url)
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
@@ -284,7 +284,7 @@ def test_a_wrong_answer_is_told_with_the_rule_it_breaks(run: Run, faults: dict[s
     assert "Traceback" not in done.stderr
 
 
-def test_html_instead_of_json_is_told_once_and_the_interface_left(run: Run):
+def test_html_instead_of_json_is_reported_once_and_ends_the_checks_of_the_interface(run: Run):
     page = (200, {"content-type": "text/html"}, b"<html>welcome</html>")
     with faulty(GetTask=page, CancelTask=page) as url:
         done = run("doctor", url)
@@ -293,7 +293,7 @@ def test_html_instead_of_json_is_told_once_and_the_interface_left(run: Run):
     assert "CancelTask" not in done.stdout
 
 
-def test_a_card_without_a_version_is_told_by_field_and_rule(run: Run):
+def test_a_card_without_a_version_is_reported_by_field_and_rule(run: Run):
     with faulty({"version": "gone"}) as url:
         done = run("doctor", url)
     assert done.returncode == 1
@@ -303,14 +303,14 @@ def test_a_card_without_a_version_is_told_by_field_and_rule(run: Run):
     assert "so the rest is not checked" in done.stdout
 
 
-def test_a_page_in_the_place_of_the_card_is_told(run: Run):
+def test_html_in_the_place_of_the_card_is_a_failure(run: Run):
     with faulty(b"<html>") as url:
         done = run("doctor", url)
     assert done.returncode == 1
     assert "FAIL  card         (card): HTML or XML: A2A 0.3, 5.1: " in done.stdout
 
 
-def test_a_missing_card_is_told_with_both_places(run: Run):
+def test_a_missing_card_is_reported_with_both_addresses(run: Run):
     with faulty(discovery=lambda: (404, {}, b"")) as url:
         done = run("doctor", url)
     assert done.returncode == 1
@@ -370,7 +370,7 @@ REST_STATUS = {"error": {"code": 404, "status": "NOT_FOUND", "message": "no", "d
         ((404, {"error": {"details": []}}), "`error.code` or `error.message` is missing or wrong: A2A 1.0, 11.6: "),
     ],
 )
-def test_a_wrong_answer_over_rest_is_told_with_the_rule(run: Run, answer: tuple[int, Any], says: str):
+def test_a_wrong_response_over_rest_is_reported_with_the_rule_it_breaks(run: Run, answer: tuple[int, Any], says: str):
     status, body = answer
     with served(made := Faulty()) as url:
         made.url = url
@@ -450,12 +450,12 @@ async def test_the_days_of_a_certificate_are_counted(monkeypatch: pytest.MonkeyP
     assert (later.level, later.says) == ("warn", "TLSv1.3, the certificate is valid for 1 more day")
 
 
-async def test_what_is_not_encrypted_is_a_warning_elsewhere_and_none_here():
+async def test_plain_http_is_a_warning_except_on_loopback():
     assert (await check_tls("http://127.0.0.1:1")).level == "ok"
     found = await check_tls("http://agents.example.com")
     assert (found.level, found.do[:14]) == ("warn", "A2A 1.0, 7.1: ")
 
 
-async def test_a_certificate_that_cannot_be_looked_at_is_said_so():
+async def test_a_certificate_that_cannot_be_read_is_a_warning():
     found = await check_tls("https://127.0.0.1:1")
     assert (found.level, found.check) == ("warn", "tls")

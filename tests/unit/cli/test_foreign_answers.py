@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from support.stub_server import AgentStub, event, head, reply, result
 
 from dragoman.cli.remote.recent import RecentTasks
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 ASKED = {"messageId": "u", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
 ANSWER = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "the answer"}, {"text": "in two parts"}]}
@@ -77,19 +76,6 @@ async def test_a_spinner_turns_while_a_task_is_watched_that_is_not_streamed(
         assert await asyncio.to_thread(command.ended) == (0, "")
 
 
-async def test_an_event_that_cannot_be_read_is_a_warning_on_stderr(run: Run) -> None:
-    def answer(got: Any) -> bytes:
-        if got.json["method"] == "GetTask":
-            return result(got, task(history=[ASKED, ANSWER]))
-        return streamed(got, {"task": task("WORKING")}, {"surprise": "\x1b[31m"}, status("COMPLETED"))
-
-    async with AgentStub(answer) as stub:
-        done = await asyncio.to_thread(run, "send", stub.url, "hello")
-    assert (done.returncode, done.stdout) == (0, "the answer\n\nin two parts\n")
-    assert done.stderr.startswith(f"warning: an event of {stub.url}/ is left out: ")
-    assert "\x1b" not in done.stderr
-
-
 @pytest.mark.parametrize("command", ["send", "get"])
 async def test_a_question_that_is_only_in_an_artifact_is_printed(run: Run, command: str) -> None:
     asked = {"artifactId": "i", "name": "Interrupt", "parts": [{"data": {"id": "1", "value": "Which size?"}}]}
@@ -102,19 +88,6 @@ async def test_a_question_that_is_only_in_an_artifact_is_printed(run: Run, comma
         done = await asyncio.to_thread(run, command, stub.url, "t1")
     assert done.returncode == (6 if command == "send" else 0)
     assert '{"id":"1","value":"Which size?"}' in done.stderr
-
-
-async def test_the_line_that_answers_a_question_works_where_the_context_is_needed(run: Run) -> None:
-    def answer(got: Any) -> bytes:
-        if got.json["method"] == "GetTask":
-            return result(got, task("INPUT_REQUIRED"))
-        if got.json["params"]["message"].get("contextId") != "c1":
-            return reply({"jsonrpc": "2.0", "id": got.json["id"], "error": {"code": -32602, "message": "no contextId"}})
-        return streamed(got, {"task": task(artifacts=[{"artifactId": "a", "parts": [{"text": "thanks"}]}])})
-
-    async with AgentStub(answer) as stub:
-        done = await asyncio.to_thread(run, "send", stub.url, "--task", "t1", "three")
-    assert (done.returncode, done.stdout) == (0, "thanks\n")
 
 
 async def test_an_agent_that_lists_no_tasks_has_a_last_one(run: Run) -> None:

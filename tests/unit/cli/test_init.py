@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from support.command import DRAGOMAN
 from support.server_process import ServerProcess
 
 from dragoman.cli.init import template as templates
@@ -24,7 +25,6 @@ from dragoman.model.error import ConfigError
 from dragoman.server.agent.target import as_servable, load_target
 from dragoman.testing import served
 
-DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 NAMES = ["agent", "conftest", "stand_in", "test_agent"]  # of the modules in a new folder
 
 

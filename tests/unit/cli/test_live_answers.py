@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from support.terminal import screen_of
 from dragoman import Agent, Context, File
 from dragoman.testing import served
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
+
 TITLE = "# A *plan*\n"
 
 
@@ -194,7 +194,7 @@ def test_the_hint_saves_the_files_later(url: str, run: Run, tmp_path: Path) -> N
     assert shown.stderr.endswith(f"c.pdf, at https://example.org/c.pdf\nsave with: dragoman {' '.join(hint)}\n")
 
 
-def test_a_folder_that_cannot_be_one_is_told_before_anything_is_sent(run: Run, tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_folder_is_an_error_before_anything_is_sent(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = run("send", "127.0.0.1:1", "hello", "--save", "file")
     assert done.returncode == 2

@@ -22,7 +22,7 @@ import mcp
 import pytest
 from click.testing import CliRunner
 from mcp.client.stdio import StdioServerParameters
-from support.command import DRAGOMAN, SOURCE, clean_environment
+from support.command import DRAGOMAN, SOURCE, clean_environment, dragoman
 from support.server_process import ServerProcess
 from warm_start import write_command
 
@@ -150,7 +150,7 @@ def test_an_old_host_that_writes_raw_lines_finds_the_server_and_its_tools(tmp_pa
         assert next_message(process)["result"]["content"] == [{"type": "text", "text": "[]"}]
 
 
-def test_whatever_is_printed_the_host_reads_nothing_but_messages(tmp_path: Path, agent_url: str) -> None:
+def test_stdout_carries_only_messages(tmp_path: Path, agent_url: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import logging, os, subprocess, sys, warnings\n"
         "class Loud:\n"
@@ -236,7 +236,7 @@ def test_it_ends_quietly_when_the_host_reads_no_more(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == ""
 
 
-def test_a_closed_input_is_told(tmp_path: Path) -> None:
+def test_a_closed_input_is_an_error(tmp_path: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", 'exec "$@" 0<&-', "sh", *MCP],
         cwd=tmp_path,
@@ -295,36 +295,25 @@ def test_a_host_that_listens_does_not_keep_it_from_ending(tmp_path: Path) -> Non
         assert not process.tracebacks
 
 
-@pytest.mark.parametrize(
-    ("header", "value", "code"),
-    [
-        ("Host", "evil.example", 421),
-        ("Origin", "http://evil.example", 403),
-        ("Origin", "http://localhost:3000", 200),
-        ("Host", "localhost:1", 200),
-    ],
-)
-def test_a_web_page_with_a_name_that_leads_here_is_refused(tmp_path: Path, header: str, value: str, code: int) -> None:
+def test_a_host_name_that_leads_here_is_refused(tmp_path: Path) -> None:
     with listening(tmp_path, "--http", "127.0.0.1:0") as (url, _):
-        try:
-            with urllib.request.urlopen(posted(url, INITIALIZE, **{header: value}), timeout=20) as answer:
-                assert answer.status == code
-        except urllib.error.HTTPError as error:
-            with error:
-                assert error.code == code
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(posted(url, INITIALIZE, Host="evil.example"), timeout=20)
+        with refused.value:
+            assert refused.value.code == 421
 
 
 @pytest.mark.parametrize(
     ("address", "place"), [("127.0.0.1", "127.0.0.1:80"), ("127.0.0.2", "127.0.0.2:80"), ("::1", "[::1]:80")]
 )
-def test_on_this_machine_nobody_has_to_be_warned(address: str, place: str) -> None:
+def test_listening_on_loopback_prints_no_warning(address: str, place: str) -> None:
     first, shared = startup_lines(address, 80)
     assert first == f"serving MCP at http://{place}/mcp"
     assert shared == "all hosts that connect share one registry: each sees the agents and tasks of the others"
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])
-def test_who_lets_others_in_is_warned(address: str) -> None:
+def test_listening_beyond_loopback_prints_a_warning(address: str) -> None:
     _, _, warning, names = startup_lines(address, 80)
     assert warning.startswith("warning: anyone who can reach ")
     assert names.endswith("allow another name for this machine with --allow")
@@ -365,28 +354,20 @@ async def test_names_that_lead_here_are_refused_wherever_it_listens(headers: dic
 
 
 @pytest.mark.parametrize("text", ["here", ":8000", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:x"])
-def test_a_place_that_is_none_is_told(text: str) -> None:
+def test_a_malformed_address_is_an_error(text: str) -> None:
     done = CliRunner().invoke(group, ["mcp", "--http", text])
     assert str(done.exception) == f"--http {text}: write HOST:PORT, as in --http 127.0.0.1:8000"
 
 
-def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [*MCP, "--http", f"127.0.0.1:{port}"],
-            cwd=tmp_path,
-            env=clean_environment(),
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        done = dragoman(tmp_path, "mcp", "--http", f"127.0.0.1:{port}")
     says = f"dragoman: port {port} is in use: use another, or --http 127.0.0.1:0 for any free one\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", says)
 
 
-# -- what it is told ---------------------------------------------------------------------------------------------------
+# -- agents and settings -----------------------------------------------------------------------------------------------
 
 CONFIG = """\
 [remotes.weather]
@@ -399,7 +380,7 @@ token_env = "THERE_TOKEN"
 """
 
 
-def test_the_remotes_of_the_settings_file_are_agents_and_a_missing_token_is_told(tmp_path: Path) -> None:
+def test_the_remotes_of_the_settings_file_are_agents_and_a_missing_token_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(CONFIG)
     args = ("--config", "mine.toml", "https://there.example", "weather", "https://more.example")
     with started(tmp_path, *args, THERE_TOKEN="very-secret", WEATHER_TOKEN="${WEATHER_TOKEN}") as process:
@@ -439,7 +420,9 @@ def test_the_remotes_of_the_settings_file_are_agents_and_a_missing_token_is_told
         (["--config", "nope.toml"], "nope.toml: there is no such settings file"),
     ],
 )
-def test_what_is_no_agent_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], says: str) -> None:
+def test_an_argument_that_names_no_agent_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], says: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     done = CliRunner().invoke(group, ["mcp", *args, "--http", "127.0.0.1:0"])

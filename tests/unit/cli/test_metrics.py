@@ -88,21 +88,6 @@ def test_metrics_can_be_read_while_an_agent_blocks_the_event_loop(folder: Path, 
     assert code == 130
 
 
-def test_the_variables_of_opentelemetry_export_the_same_metrics(folder: Path, terminal: Open) -> None:
-    with OtlpCollector() as collector:
-        environ = {**collector.environment(), "OTEL_METRIC_EXPORT_INTERVAL": "100", "OTEL_TRACES_EXPORTER": "none"}
-        server = terminal("serve", "app.py", "--port", "0", "--store", "memory:", NO_COLOR="1", **environ)
-        url, metrics = _started(server)
-        assert metrics == ""
-        _say_hello(url)
-        collector.wait(lambda found: "a2a.server.task.duration" in found.metrics(), 15)
-        [point] = collector.metrics()["a2a.server.task.duration"].histogram.data_points
-        attributes = {each.key: each.value.string_value for each in point.attributes}
-        assert (attributes["gen_ai.agent.name"], attributes["dragoman.skill"], point.count) == ("demo", "echo", 1)
-        assert collector.metrics()["a2a.server.operation.duration"].unit == "s"
-        server.interrupted()
-
-
 def test_a_program_with_a_provider_of_its_own_keeps_it(folder: Path, terminal: Open) -> None:
     (folder / "app.py").write_text(OWN_PROVIDER + APP)
     with OtlpCollector() as collector:

@@ -16,7 +16,7 @@ from support.command import DRAGOMAN, clean_environment
 from dragoman import Agent, Context, File
 from dragoman.testing import served
 
-Typed = Callable[..., Any]
+from .conftest import Typed
 
 
 def agent() -> Agent:
@@ -49,7 +49,9 @@ def test_streams_may_be_closed(url: str, tmp_path: Path, words: tuple[str, ...],
     assert ended.stderr.startswith(beginnings[code])
 
 
-def test_what_an_encoding_lacks_is_a_question_mark(typed: Typed, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_character_that_the_encoding_lacks_is_a_question_mark(
+    typed: Typed, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
     assert typed("send", url, "é").code == 0

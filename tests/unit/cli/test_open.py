@@ -125,7 +125,7 @@ def test_the_default_is_the_agent_of_the_environment(
         assert target_of(opened) == f"{url}/?token={TOKEN}"
 
 
-def test_a_server_of_somebody_else_is_opened_without_a_token(typed: Callable[..., Ended], opened: list[str]) -> None:
+def test_a_server_of_another_user_is_opened_without_a_token(typed: Callable[..., Ended], opened: list[str]) -> None:
     with served(Agent("hello"), console_token=TOKEN) as url:
         ended = typed("open", url)
         assert ended.code == 0
@@ -133,7 +133,7 @@ def test_a_server_of_somebody_else_is_opened_without_a_token(typed: Callable[...
         assert opened == [f"{url}/"]
 
 
-def test_where_nobody_answers_nothing_is_opened(typed: Callable[..., Ended], opened: list[str], tmp_path: Path) -> None:
+def test_open_needs_a_server_that_answers(typed: Callable[..., Ended], opened: list[str], tmp_path: Path) -> None:
     with served(Agent("hello")) as url:
         pass
     started(url, tmp_path)
@@ -142,7 +142,7 @@ def test_where_nobody_answers_nothing_is_opened(typed: Callable[..., Ended], ope
     assert "nobody answers at" in ended.err
 
 
-def test_where_nobody_answers_by_default_the_servers_of_this_user_are_named(
+def test_without_a_server_at_the_default_address_open_names_the_user_s_servers(
     typed: Callable[..., Ended], opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DRAGOMAN_AGENT", "127.0.0.1:9")

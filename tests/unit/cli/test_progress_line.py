@@ -42,7 +42,7 @@ def test_it_has_the_text_a_bar_and_the_numbers(progress: Progress | None, shown:
     assert line(progress) == f"* working 3s{shown}"
 
 
-def test_what_has_no_room_is_cut_or_left_out() -> None:
+def test_a_progress_line_is_cut_to_the_width_of_the_terminal() -> None:
     progress = Progress("packing all of the bags", 2, 4)
     assert line(progress, 60) == "* working 3s  packing all of the…  ##########----------  2/4"
     assert line(progress, 42) == "* working 3s  ##########----------  2/4"

@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +16,9 @@ from typing import Any
 import httpx2
 import pytest
 from click.testing import CliRunner, Result
+from support.command import DRAGOMAN, dragoman
 from support.server_process import ServerProcess
+from unit.cli.sqlite_file import opened
 
 from dragoman import Agent
 from dragoman.cli.main import group
@@ -25,7 +26,6 @@ from dragoman.cli.store.push import command
 from dragoman.engine.ports.store import WOKEN, Push, PushState
 from dragoman.keys.ring import KeyRing
 from dragoman.model.error import ConfigError
-from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import served
 from dragoman.testing.store_writes import NOW, create, row_of
 from dragoman.webhooks.request import Secrets, delivery_request
@@ -60,14 +60,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
 
     async def fill() -> None:
-        store = SqliteStore(tmp_path / "t.db")
-        await store.open()
-        one, two = row_of(store, "task-1"), row_of(store, "task-2")
         failing = {"tries": 3, "failing_ms": NOW, "due_ms": NOW + 60_000, "error": "HTTP 503"}
         dead = {"tries": 400, "failing_ms": NOW, "state": PushState.DEAD, "error": "TIMED_OUT"}
-        await create(store, one, pushes=(hook(one, "well"), hook(one, "failing", **failing)))
-        await create(store, two, pushes=(hook(two, "dead", **dead), hook(two, "done", state=PushState.DONE)))
-        await store.close()
+        async with opened(tmp_path / "t.db") as store:
+            one, two = row_of(store, "task-1"), row_of(store, "task-2")
+            await create(store, one, pushes=(hook(one, "well"), hook(one, "failing", **failing)))
+            await create(store, two, pushes=(hook(two, "dead", **dead), hook(two, "done", state=PushState.DONE)))
 
     asyncio.run(fill())
     return tmp_path
@@ -102,11 +100,8 @@ def test_retry_wakes_the_dead_and_the_failing_and_leaves_the_others(place: Path)
     }
 
     async def owed() -> Any:
-        store = SqliteStore(place / "t.db")
-        await store.open()
-        found = await store.undelivered_pushes(woken=True)
-        await store.close()
-        return found
+        async with opened(place / "t.db") as store:
+            return await store.undelivered_pushes(woken=True)
 
     found = asyncio.run(owed())
     assert [(push.id, push.state, push.tries, push.due_ms) for push, _ in found] == [
@@ -119,11 +114,9 @@ def test_the_list_has_those_that_refused_an_event_and_retry_leaves_them(place: P
     refused = "event 3 was refused with HTTP 404 and skipped"
 
     async def refuse() -> None:
-        store = SqliteStore(place / "t.db")
-        await store.open()
-        row = row_of(store, "task-3")
-        await create(store, row, pushes=(hook(row, "over", state=PushState.DONE, error=refused),))
-        await store.close()
+        async with opened(place / "t.db") as store:
+            row = row_of(store, "task-3")
+            await create(store, row, pushes=(hook(row, "over", state=PushState.DONE, error=refused),))
 
     asyncio.run(refuse())
     assert (listed()["over"]["state"], listed()["over"]["error"]) == ("skipped", refused)
@@ -143,12 +136,10 @@ def test_retry_of_a_task_or_of_one_webhook_touches_no_other(place: Path) -> None
 
 def test_retry_takes_the_beginning_of_a_task_id(place: Path) -> None:
     async def fail() -> None:
-        store = SqliteStore(place / "t.db")
-        await store.open()
-        for number in (1, 2):
-            row = row_of(store, f"4d1e{number}000-94cd-4f26-8d5b-6a0c9e1f2d74")
-            await create(store, row, pushes=(hook(row, f"hook-{number}", state=PushState.DEAD),))
-        await store.close()
+        async with opened(place / "t.db") as store:
+            for number in (1, 2):
+                row = row_of(store, f"4d1e{number}000-94cd-4f26-8d5b-6a0c9e1f2d74")
+                await create(store, row, pushes=(hook(row, f"hook-{number}", state=PushState.DEAD),))
 
     asyncio.run(fail())
     with pytest.raises(ConfigError, match="matches 2 task ids"):
@@ -172,9 +163,8 @@ def test_where_there_is_nothing_it_says_so(place: Path) -> None:
 
 
 async def emptied(path: Path) -> None:
-    store = SqliteStore(path)
-    await store.open()
-    await store.close()
+    async with opened(path):
+        pass
 
 
 # -- listen ----------------------------------------------------------------------------------------------------------
@@ -185,7 +175,7 @@ class Listening:
 
     def __init__(self, folder: Path, *args: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "dragoman.cli.main", "listen", "--port", "0", *args],
+            [*DRAGOMAN, "listen", "--port", "0", *args],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -282,7 +272,7 @@ def test_a_token_is_checked_and_json_hides_what_is_secret(tmp_path: Path, agent:
         assert listener.process.wait(10) == 0
 
 
-def test_what_an_agent_sends_is_received_and_holds(tmp_path: Path, agent: Any) -> None:
+def test_a_webhook_of_an_agent_is_received_and_its_signature_holds(tmp_path: Path, agent: Any) -> None:
     url, _ = agent
     with listening(tmp_path, "--count", "3") as listener:
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
@@ -298,7 +288,7 @@ def test_what_an_agent_sends_is_received_and_holds(tmp_path: Path, agent: Any) -
     ]
 
 
-def test_what_a_served_agent_sends_is_checked_whatever_its_port(tmp_path: Path) -> None:
+def test_a_webhook_of_a_served_agent_is_verified_at_any_port(tmp_path: Path) -> None:
     (tmp_path / "echo.py").write_text("def echo(text: str) -> str:\n    return text\n")
     with (
         listening(tmp_path, "--count", "3") as listener,
@@ -333,21 +323,15 @@ def test_a_sender_that_does_not_know_its_url_is_taken_for_the_default_agent(
         assert listener.line().endswith("[signature holds]")
 
 
-def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
+def test_a_listener_on_a_taken_port_is_an_error(tmp_path: Path) -> None:
     with listening(tmp_path) as listener:
         port = listener.url.rstrip("/").rpartition(":")[2]
-        done = subprocess.run(
-            [sys.executable, "-m", "dragoman.cli.main", "listen", "--port", port],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        done = dragoman(tmp_path, "listen", "--port", port)
     assert done.returncode == 2
     assert "use another --port" in done.stderr
 
 
-def test_a_listener_that_nobody_reads_any_more_ends(tmp_path: Path) -> None:
+def test_a_listener_ends_when_its_output_is_closed(tmp_path: Path) -> None:
     listener = Listening(tmp_path)
     assert listener.process.stdout is not None
     listener.process.stdout.close()
@@ -358,6 +342,6 @@ def test_a_listener_that_nobody_reads_any_more_ends(tmp_path: Path) -> None:
     listener.process.stderr.close()
 
 
-def test_a_host_that_is_none_is_said_so() -> None:
+def test_a_host_that_cannot_be_bound_is_an_error() -> None:
     done = CliRunner().invoke(group, ["listen", "--host", "192.0.2.1", "--port", "0"])
     assert str(done.exception).endswith("; use another --host")

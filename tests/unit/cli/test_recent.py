@@ -54,7 +54,7 @@ def test_an_address_has_several_spellings(path: Path):
     assert recent.addresses() == ["http://agents.example", "http://127.0.0.1:8080"]
 
 
-def test_what_is_kept_is_bounded(path: Path):
+def test_the_number_of_recent_tasks_is_bounded(path: Path):
     recent = RecentTasks(path)
     for number in range(40):
         recent.add(URL, f"task-{number}", "")

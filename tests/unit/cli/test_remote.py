@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
-import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from dragoman.cli.remote.wire import WireLog
 from dragoman.model.error import Unauthenticated
 from dragoman.testing import served
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 TOKEN = "s3cr3t-t0ken"
 
@@ -73,14 +72,6 @@ def test_a_name_under_remotes_stands_for_its_url(url: str, run: Run, tmp_path: P
     assert '"method":"message/stream"' in done.stderr
 
 
-def test_a_user_s_own_remotes_are_added(url: str, run: Run, tmp_path: Path):
-    own = tmp_path / "conf" / "dragoman"
-    own.mkdir(parents=True)
-    (own / "dragoman.toml").write_text(f'[remotes.echo]\nurl = "{url}"\n')
-    remotes(tmp_path, '[remotes.other]\nurl = "http://127.0.0.1:1"\n')
-    assert run("send", "echo", "hi", XDG_CONFIG_HOME=str(tmp_path / "conf")).stdout == "hi\n"
-
-
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
@@ -93,7 +84,9 @@ def test_a_user_s_own_remotes_are_added(url: str, run: Run, tmp_path: Path):
         ("ftp://x", "ftp://x cannot be called: an agent's address begins with http://, https://, grpc:// or grpcs://"),
     ],
 )
-def test_what_is_neither_a_url_nor_a_name_is_told_with_what_to_type(run: Run, tmp_path: Path, typed: str, says: str):
+def test_an_argument_that_is_neither_a_url_nor_a_name_is_an_error_with_what_to_type(
+    run: Run, tmp_path: Path, typed: str, says: str
+):
     remotes(tmp_path, '[remotes.calc]\nurl = "http://127.0.0.1:1"\n[remotes.trip]\nurl = "http://127.0.0.1:1"\n')
     done = run("get", typed, "some-task")
     assert (done.returncode, done.stdout) == (2, "")
@@ -134,7 +127,7 @@ def test_the_token_is_taken_from_the_environment(guarded: str, run: Run, tmp_pat
     assert run("send", "echo", "hi", MINE=TOKEN).stdout == "hi\n"
 
 
-def test_a_variable_that_is_not_set_is_told(guarded: str, run: Run, tmp_path: Path):
+def test_a_token_variable_that_is_not_set_is_an_error(guarded: str, run: Run, tmp_path: Path):
     done = run("send", guarded, "hi", "--token-env", "MINE")
     assert done.returncode == 2
     assert done.stderr == "dragoman: --token-env names the variable MINE, which is not set: run `export MINE=…`\n"
@@ -147,32 +140,12 @@ def test_a_header_goes_along(guarded: str, run: Run):
 
 
 @pytest.mark.parametrize("header", ["no colon", ": x", "a b: c"])
-def test_what_is_no_header_is_refused(url: str, run: Run, header: str):
+def test_a_malformed_header_is_refused(url: str, run: Run, header: str):
     done = run("send", url, "hi", "-H", header)
     assert (done.returncode, done.stderr) == (2, "dragoman: -H needs a header, as in -H 'X-Team: blue'\n")
 
 
 # -- reaching --------------------------------------------------------------------------------------------------------
-
-
-def test_nobody_there_is_3(run: Run):
-    done = run("send", "http://127.0.0.1:1", "hi")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("dragoman: nobody answers at http://127.0.0.1:1")
-    assert done.stderr.count("\n") == 1
-
-
-async def website(scope: Any, receive: Any, send: Any) -> None:
-    if scope["type"] == "http":
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
-        await send({"type": "http.response.body", "body": b"<html>hello</html>"})
-
-
-def test_a_website_is_no_agent(run: Run):
-    with served(website) as url:
-        done = run("send", url, "hi")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "text/html instead of JSON" in done.stderr
 
 
 def test_an_error_of_a2a_is_4(url: str, run: Run):
@@ -217,7 +190,7 @@ def https(authority: Path) -> Iterator[str]:
     assert not thread.is_alive()
 
 
-def test_a_certificate_nobody_vouches_for_is_accepted_only_when_told_to(https: str, run: Run):
+def test_an_untrusted_certificate_is_accepted_only_with_insecure(https: str, run: Run):
     refused = run("send", https, "hi")
     assert (refused.returncode, refused.stdout) == (3, "")
     assert "is not trusted" in refused.stderr
@@ -252,7 +225,7 @@ def test_an_authority_of_ones_own_is_trusted_over_grpc(authority: Path, run: Run
         assert run("send", f"grpcs://{places['GRPC']}", "hi", *ca).stdout == "hi\n"
 
 
-def test_the_doctor_tells_of_a_certificate_nobody_vouches_for(https: str, run: Run):
+def test_the_doctor_reports_an_untrusted_certificate(https: str, run: Run):
     done = run("doctor", https, "--insecure")
     assert done.returncode == 0
     (line,) = [each for each in done.stdout.splitlines() if " tls " in each]
@@ -294,7 +267,7 @@ def test_exchanges_over_grpc_are_shown_as_json(run: Run):
     assert "wrong-token" not in refused.stderr
 
 
-def test_what_cannot_be_reached_is_shown_too(run: Run):
+def test_wire_shows_a_failed_connection(run: Run):
     done = run("send", "http://127.0.0.1:1", "hi", "--wire")
     assert done.returncode == 3
     assert "! nobody answers at http://127.0.0.1:1" in done.stderr
@@ -385,7 +358,7 @@ async def test_a_stream_is_shown_as_it_passes_and_a_secret_cut_in_two_is_masked(
 # -- a connection that is lost ---------------------------------------------------------------------------------------
 
 
-def test_what_becomes_of_the_connection_is_a_word_on_stderr_and_no_warning(capfd: pytest.CaptureFixture[str]) -> None:
+def test_losing_and_restoring_the_connection_is_reported_on_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     import logging
 
     from dragoman.cli.remote.session import CommandSession, parse_options

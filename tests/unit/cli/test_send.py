@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-import subprocess
-import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from dragoman import Agent, Context, Failed, File, Rejected
 from dragoman.outputs import Ask, Done, Replace
 from dragoman.testing import served
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 
 class Gate:
@@ -52,10 +50,6 @@ def helper(gate: Gate) -> Agent:
         return {"words": text.split()}
 
     @agent.skill
-    def paint() -> File:
-        return File(b"\x89PNG", name="dot.png")
-
-    @agent.skill
     def export(text: str) -> Iterator[Any]:
         yield {"rows": 3}
         yield Done(text, File(b"log", name="export.txt"))
@@ -81,10 +75,6 @@ def helper(gate: Gate) -> Agent:
 
 def _add_more(agent: Agent) -> None:
     @agent.skill
-    def shout() -> str:
-        return "\x1b[31mred\x1b[0m"
-
-    @agent.skill
     async def permit(ctx: Context) -> str:
         await ctx.ask_auth("Sign in at the bank", url=lambda handle: "https://bank.example/login")
         return "paid"
@@ -92,12 +82,6 @@ def _add_more(agent: Agent) -> None:
     @agent.skill
     async def read(ctx: Context) -> str:
         return ", ".join(f"{file.name} {file.media_type} {len(file.bytes)}" for file in ctx.files)
-
-    @agent.skill
-    async def remember(ctx: Context, text: str) -> str:
-        before = ctx.state.get("said", "nothing")
-        ctx.state["said"] = text
-        return before
 
 
 @pytest.fixture
@@ -145,14 +129,7 @@ def asking_after_text() -> Agent:
 # -- in a pipe -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [[], ["--protocol", "0.3"], ["--protocol", "0.3", "--transport", "rest"]])
-def test_a_pipe_gets_exactly_the_answer(run: Run, version: list[str]):
-    with served(echo()) as url:
-        done = run("send", url, "one two", *version)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "one two \n", "")
-
-
-def test_a_pipe_is_told_that_the_answer_begins_again(run: Run, gate: Gate):
+def test_a_replaced_answer_is_announced_on_stderr(run: Run, gate: Gate):
     gate.open.set()
     with served(drafting(gate)) as url:
         done = run("send", url, "write")
@@ -162,12 +139,7 @@ def test_a_pipe_is_told_that_the_answer_begins_again(run: Run, gate: Gate):
     assert json.loads(only.stdout)["task"]["artifacts"][0]["parts"][0]["text"] == "the final text"
 
 
-def test_the_text_may_come_from_stdin(run: Run):
-    with served(echo()) as url:
-        assert run("send", url, "-", typed="from a file\n").stdout == "from a file \n"
-
-
-def test_a_question_that_nobody_answers_is_told_with_the_line_that_does(url: str, run: Run):
+def test_an_open_question_is_printed_with_the_command_that_answers_it(url: str, run: Run):
     asked = run("send", url, "Lisbon")
     assert (asked.returncode, asked.stdout) == (6, "")
     question, line = asked.stderr.splitlines()
@@ -178,7 +150,7 @@ def test_a_question_that_nobody_answers_is_told_with_the_line_that_does(url: str
     assert (answered.returncode, answered.stdout) == (0, "Day 1 in Lisbon. Day 2 in Lisbon. \n")
 
 
-def test_what_was_said_before_a_question_is_told_too(run: Run):
+def test_text_before_a_question_is_printed_too(run: Run):
     with served(asking_after_text()) as url:
         done = run("send", url, "hello")
     assert (done.returncode, done.stdout) == (6, "Tea or coffee. \n")
@@ -190,14 +162,6 @@ def test_an_authorization_that_is_missing_is_a_question_too(url: str, run: Run):
     assert (done.returncode, done.stdout) == (6, "")
     shown = f"dragoman: Sign in at the bank\nhttps://bank.example/login\nthen continue with: dragoman watch {url} "
     assert done.stderr.startswith(shown)
-
-
-def test_data_is_printed_as_json_and_a_file_is_named_on_stderr(url: str, run: Run):
-    done = run("call", url, "split", "text=a b")
-    assert json.loads(done.stdout) == {"words": ["a", "b"]}
-    done = run("call", url, "paint")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith(f"file: dot.png (4 bytes)\nsave with: dragoman get {url} ")
 
 
 def test_a_closing_message_follows_the_answer_on_stderr(url: str, run: Run):
@@ -234,14 +198,7 @@ def test_files_and_data_go_along(url: str, run: Run, tmp_path: Path):
     assert done.stdout == "2\n"
 
 
-def test_a_conversation_goes_on_with_its_context(url: str, run: Run):
-    first = run("send", url, "--tool", "remember", "--arguments", '{"text": "red"}', "--json")
-    context = json.loads(first.stdout)["task"]["contextId"]
-    again = run("send", url, "--tool", "remember", "--arguments", '{"text": "blue"}', "--context", context)
-    assert again.stdout == "red\n"
-
-
-def test_who_does_not_wait_gets_the_id_and_can_watch_get_and_cancel(url: str, run: Run, gate: Gate):
+def test_no_wait_prints_the_task_id_for_watch_get_and_cancel(url: str, run: Run, gate: Gate):
     started = run("send", url, "--tool", "slow", "--no-wait")
     assert started.returncode == 0
     task = started.stdout.strip()
@@ -303,32 +260,15 @@ def test_time_that_is_up_ends_the_command_and_not_the_task(url: str, run: Run, g
         (["send", "URL", "x", "--protocol", "7"], "dragoman: protocol '7' is not spoken here"),
     ],
 )
-def test_a_mistake_is_told_before_anybody_is_called(run: Run, typed: list[str], says: str):
+def test_a_usage_error_is_printed_before_any_agent_is_called(run: Run, typed: list[str], says: str):
     done = run(*(word.replace("URL", "http://127.0.0.1:1") for word in typed))
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_values_are_text_or_json(url: str, run: Run):
-    assert run("call", url, "add", "a:=3", "b:=4").stdout == "7\n"
-    assert run("call", url, "add", "a=3", "b=4").stdout == "7\n"
+def test_a_value_may_have_signs_of_equality(url: str, run: Run):
     assert json.loads(run("call", url, "split", "text=a=b c:=d").stdout) == {"words": ["a=b", "c:=d"]}
-
-
-def test_a_reader_who_leaves_hears_no_complaint(url: str, tmp_path: Path):
-    with subprocess.Popen(
-        [sys.executable, "-m", "dragoman.cli.main", "card", url],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.close()
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
-        assert process.wait(30) == 1
 
 
 # -- on a terminal ---------------------------------------------------------------------------------------------------
@@ -355,7 +295,7 @@ def test_the_question_is_asked_while_the_answer_goes_into_a_pipe(url: str, termi
     assert screen.ended()[0] == 0
 
 
-def test_who_ends_the_input_at_a_question_leaves_it_open(url: str, terminal: Any):
+def test_end_of_input_at_a_question_leaves_it_open(url: str, terminal: Any):
     screen = terminal("send", url, "Lisbon")
     screen.until("> ")
     screen.type("\x04")
@@ -375,14 +315,6 @@ def test_text_appears_as_it_arrives_and_ctrl_c_leaves_the_task_running(url: str,
     assert "Traceback" not in rest
     gate.open.set()
     assert run(*shlex.split(rest)[1:]).stdout == "one two\n"
-
-
-def test_ctrl_c_at_a_question_says_how_to_answer_later(url: str, terminal: Any):
-    screen = terminal("send", url, "Lisbon")
-    screen.until("> ")
-    code, rest = screen.interrupted()
-    assert code == 130
-    assert f"answer with: dragoman send {url} --task " in rest
 
 
 def test_ctrl_c_ends_a_watcher_and_not_the_task(url: str, terminal: Any, run: Run, gate: Gate):
@@ -415,7 +347,7 @@ def test_a_text_that_is_replaced_begins_a_new_line_after_a_note(terminal: Any, g
         assert screen.ended() == (0, f'\n{note}\nthe final text\ncontinue with: dragoman send {url} --continue "…"\n')
 
 
-def test_what_was_printed_before_a_question_is_not_printed_again(terminal: Any):
+def test_text_before_a_question_is_not_printed_again(terminal: Any):
     with served(asking_after_text()) as url:
         screen = terminal("send", url, "hello", NO_COLOR="1")
         screen.until("Tea or coffee. ")
@@ -425,24 +357,6 @@ def test_what_was_printed_before_a_question_is_not_printed_again(terminal: Any):
     assert code == 0
     assert "Here is your tea.\n" in rest
     assert "coffee" not in rest
-
-
-def test_progress_is_one_line_that_is_wiped_away(url: str, terminal: Any, gate: Gate):
-    screen = terminal("call", url, "slow")
-    screen.until("half way")
-    assert gate.reached.wait(30)
-    gate.open.set()
-    screen.until("\r\x1b[K")
-    code, rest = screen.ended()
-    assert (code, rest) == (0, "one two\n")
-
-
-def test_an_agent_cannot_command_the_terminal(url: str, terminal: Any, run: Run):
-    code, shown = terminal("call", url, "shout").ended()
-    assert code == 0
-    assert "\x1b[31m" not in shown
-    assert "\N{REPLACEMENT CHARACTER}[31mred" in shown
-    assert run("call", url, "shout").stdout == "\x1b[31mred\x1b[0m\n"
 
 
 @pytest.mark.parametrize(("environ", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])

@@ -143,10 +143,3 @@ def test_two_agents_of_one_name(tmp_path: Path, behind: str) -> None:
         "dragoman: two agents are called 'adder': each needs its own name. Set it in dragoman.toml, as in\n\n"
         '[agents.adder-2]\na2a = "https://…"\n'
     )
-
-
-def test_a_table_that_says_both(tmp_path: Path) -> None:
-    (tmp_path / "dragoman.toml").write_text('[agents.x]\na2a = "http://127.0.0.1:1"\ntarget = "app.py"\n')
-    code, problem = refused(tmp_path)
-    assert code == 2
-    assert "[agents.x]: say what to serve" in problem

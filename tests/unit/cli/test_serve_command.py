@@ -1,10 +1,9 @@
-"""`dragoman serve --command`: what is said of a program, by flags and in the settings file."""
+"""`dragoman serve --command`: the options of a program, by flags and in the settings file."""
 
 from __future__ import annotations
 
-import sys
 import tomllib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,32 +13,17 @@ from support.command import clean_environment
 from support.server_process import ServerProcess
 
 from dragoman.cli.main import group
-from dragoman.cli.serve.options import agent_of_command_table, agent_of_tool_table
+from dragoman.cli.serve.options import agent_of_command_table
 from dragoman.errors import ConfigError
 from dragoman.model.event import ArtifactUpdate
 from dragoman.sync import Client
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-SERVE = [sys.executable, "-m", "dragoman.cli.main", "serve"]
+from .conftest import refusal_of
+
 TABLE = "dragoman.toml [agents.x]"
 
 
-@pytest.fixture(autouse=True)
-def no_trace_of_what_is_imported(tmp_path: Path) -> Iterator[None]:
-    """What is served from a file of the test is imported into this process, and its folder is put on the path."""
-    path = list(sys.path)
-    yield
-    sys.path[:] = path
-    for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]
-
-
-def said_by(*flags: str) -> str:
-    """What `serve` refuses to do."""
-    done = CliRunner().invoke(group, ["serve", *flags])
-    assert isinstance(done.exception, ConfigError), done.output
-    return str(done.exception)
+pytestmark = pytest.mark.usefixtures("forgotten_imports")
 
 
 @contextmanager
@@ -63,12 +47,12 @@ def serving(folder: Path, *args: str) -> Generator[str]:
         (["--env", "A=1"], "--env needs --mcp or --command"),
     ],
 )
-def test_a_flag_of_a_program_without_one_is_told(
+def test_a_flag_of_a_program_without_a_program_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert said_by(*flags) == says
-    assert said_by("app.py", *flags) == says, "also beside something else to serve"
+    assert refusal_of(*flags) == says
+    assert refusal_of("app.py", *flags) == says, "also beside something else to serve"
 
 
 @pytest.mark.parametrize(
@@ -95,11 +79,11 @@ def test_a_flag_of_a_program_without_one_is_told(
         ),
     ],
 )
-def test_a_flag_that_cannot_be_understood_is_told(
+def test_a_flag_that_cannot_be_parsed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert said_by(*flags) == says
+    assert refusal_of(*flags) == says
 
 
 @pytest.mark.parametrize(
@@ -112,19 +96,12 @@ def test_a_flag_that_cannot_be_understood_is_told(
         (["--cwd", "nowhere"], "cwd: there is no folder {folder}/nowhere"),
     ],
 )
-def test_what_a_program_cannot_be_given_is_told(
+def test_a_wrong_option_of_a_program_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NOT_SET", raising=False)
-    assert said_by("--command", "cat", *flags) == says.format(folder=tmp_path)
-
-
-def test_the_variables_are_for_either_kind_of_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("NOT_SET", raising=False)
-    for program in (["--mcp", "npx x"], ["--command", "cat"]):
-        assert said_by(*program, "--env", "NOT_SET").startswith("env NOT_SET: the variable is not set here")
+    assert refusal_of("--command", "cat", *flags) == says.format(folder=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -151,11 +128,11 @@ def test_the_variables_are_for_either_kind_of_program(tmp_path: Path, monkeypatc
         ),
     ],
 )
-def test_a_program_that_cannot_be_one_is_told(
+def test_a_command_that_cannot_be_run_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert said_by(*flags) == says.format(folder=tmp_path)
+    assert refusal_of(*flags) == says.format(folder=tmp_path)
 
 
 def test_a_script_of_a_table_is_looked_for_beside_the_settings(tmp_path: Path) -> None:
@@ -229,28 +206,10 @@ def test_a_program_becomes_an_agent(tmp_path: Path) -> None:
         ('command = "cat"\nversion = 1.0', ": version is a text"),
     ],
 )
-def test_a_wrong_table_is_told_with_where_it_is(tmp_path: Path, lines: str, says: str) -> None:
+def test_an_error_in_a_table_names_the_table(tmp_path: Path, lines: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         agent_of_command_table(TABLE, "x", tomllib.loads(lines), tmp_path)
     assert str(caught.value) == TABLE + says
-
-
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ("limits = { tim = 60 }", "limits: there is no limit `tim`; did you mean `time`?"),
-        ('limits = { time = "soon" }', "limits: time is a number, 0 or more, not 'soon'"),
-        ('cwd = "nowhere"', "cwd: there is no folder {folder}/nowhere"),
-        ('env = ["NOT_SET"]', "env NOT_SET: the variable is not set here: export it, or write NOT_SET=VALUE"),
-    ],
-)
-def test_what_a_table_cannot_give_a_program_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, says: str
-) -> None:
-    monkeypatch.delenv("NOT_SET", raising=False)
-    with pytest.raises(ConfigError) as caught:
-        agent_of_command_table(TABLE, "x", tomllib.loads(f'command = "cat"\n{lines}'), tmp_path)
-    assert str(caught.value) == f"{TABLE}: {says.format(folder=tmp_path)}"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +246,7 @@ def test_what_a_table_cannot_give_a_program_is_told(
         ),
     ],
 )
-def test_a_table_that_says_too_much_or_too_little_is_told(
+def test_a_table_with_too_many_or_too_few_settings_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, says: str
 ) -> None:
     (tmp_path / "app.py").write_text(
@@ -295,21 +254,7 @@ def test_a_table_that_says_too_much_or_too_little_is_told(
     )
     (tmp_path / "dragoman.toml").write_text(f"[agents.x]\n{lines}\n")
     monkeypatch.chdir(tmp_path)
-    assert said_by() == f"{TABLE}: {says}"
-
-
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ('tools = ["a"]\ninclude = ["a"]', "tools and include mean the same: use one of them"),
-        ("tools = [1]", "tools is a list of texts"),
-        ('persona = "pirate"', "persona is a table"),
-    ],
-)
-def test_a_table_of_tools_is_told_the_same_way(lines: str, says: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        agent_of_tool_table(TABLE, "x", tomllib.loads(f'mcp = "npx x"\n{lines}'))
-    assert str(caught.value) == f"{TABLE}: {says}"
+    assert refusal_of() == f"{TABLE}: {says}"
 
 
 def test_a_table_says_of_its_agent_what_the_card_and_the_routes_show(tmp_path: Path) -> None:
@@ -333,16 +278,16 @@ def test_a_table_says_of_its_agent_what_the_card_and_the_routes_show(tmp_path: P
     assert tuple(agent.skill_bundles) == ("one", "two")
 
 
-TOLD = """
+CONFIGURED = """
 from dragoman import Agent
 from dragoman.errors import ConfigError
 from dragoman.model.event import ArtifactUpdate
 
-class Told(Agent):
+class Configured(Agent):
     def app_for(self, settings):
         raise ConfigError(f"{self.default_project_id} {self.persona} {self.skill_bundles}")
 
-agent = Told("told")
+agent = Configured("configured")
 agent.default_project_id = "its own"
 """
 
@@ -358,13 +303,13 @@ agent.default_project_id = "its own"
         ),
     ],
 )
-def test_an_agent_of_python_is_told_what_its_table_says(
+def test_the_settings_of_a_table_reach_an_agent_of_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, says: str
 ) -> None:
-    (tmp_path / "told.py").write_text(TOLD)
-    (tmp_path / "dragoman.toml").write_text(f'[agents.told]\ntarget = "told.py"\n{lines}\n')
+    (tmp_path / "configured.py").write_text(CONFIGURED)
+    (tmp_path / "dragoman.toml").write_text(f'[agents.configured]\ntarget = "configured.py"\n{lines}\n')
     monkeypatch.chdir(tmp_path)
-    assert said_by("--port", "0", "--store", "memory:") == says
+    assert refusal_of("--port", "0", "--store", "memory:") == says
 
 
 def test_a_program_has_a_project_unless_its_table_says_there_is_none(tmp_path: Path) -> None:
@@ -409,4 +354,6 @@ def test_how_a_streamed_text_ends_is_a_flag_for_programs_too(tmp_path: Path, clo
 
 
 def test_a_form_that_is_none_is_refused() -> None:
-    assert said_by("--command", "true", "--closing", "half") == '--closing: must be "auto", "whole", "last", not "half"'
+    assert (
+        refusal_of("--command", "true", "--closing", "half") == '--closing: must be "auto", "whole", "last", not "half"'
+    )

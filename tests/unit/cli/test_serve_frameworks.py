@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -23,11 +22,11 @@ from dragoman.errors import ConfigError
 from dragoman.installation import install_line
 from dragoman.sync import Client as SyncClient
 
+from .conftest import refusal_of
+
 # Before ADK is imported: it traces from then on.
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-DRAGOMAN = [sys.executable, "-m", "dragoman.cli.main"]
 TABLE = "dragoman.toml [agents.x]"
 
 # It thinks, adds two numbers with its tool, and says the sum.
@@ -71,24 +70,12 @@ raw = StateGraph(MessagesState)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgotten_imports: None) -> Path:
     """The folder a user stands in. What is imported from it is forgotten, the frameworks are not."""
-    path = list(sys.path)
     for name, text in (("adder.py", ADK), ("teller.py", PYDANTIC_AI), ("raw.py", RAW)):
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    sys.path[:] = path
-    for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]
-
-
-def said_by(*flags: str) -> str:
-    """What `serve` refuses to do."""
-    done = CliRunner().invoke(group, ["serve", *flags])
-    assert isinstance(done.exception, ConfigError), done.output
-    return str(done.exception)
+    return tmp_path
 
 
 def agents_of(folder: Path, **flags: Any) -> list[Agent]:
@@ -100,8 +87,8 @@ def agents_of(folder: Path, **flags: Any) -> list[Agent]:
     return agents_of_frameworks(taken, folder)
 
 
-async def told_by(agent: Agent) -> tuple[Task, set[str]]:
-    """The task in the end, and the progress that was told before."""
+async def outcome_of(agent: Agent) -> tuple[Task, set[str]]:
+    """The task in the end, and the progress that was reported before."""
     progress: set[str] = set()
     async with Client(agent) as client:
         stream = client.stream("how much is it?")
@@ -119,11 +106,11 @@ async def told_by(agent: Agent) -> tuple[Task, set[str]]:
 async def test_tool_calls_and_thoughts_are_hidden_unless_a_flag_shows_them(folder: Path) -> None:
     (hiding,) = agents_of(folder, adk=("adder.py:root_agent",))
     assert (hiding.name, hiding.description) == ("adder", "Adds")
-    task, progress = await told_by(hiding)
+    task, progress = await outcome_of(hiding)
     assert (task.text, [artifact.name for artifact in task.artifacts]) == ("The sum is 5.", ["adder-result"])
     assert progress == set()
     (showing,) = agents_of(folder, adk=("adder.py:root_agent",), show_tools=True, show_thoughts=True)
-    task, progress = await told_by(showing)
+    task, progress = await outcome_of(showing)
     assert [artifact.name for artifact in task.artifacts].count("tool") == 2
     assert progress == {"Two and three."}
 
@@ -134,10 +121,10 @@ def test_agents_of_several_frameworks_are_named_in_one_command(folder: Path) -> 
 
 
 @pytest.mark.parametrize("flag", ["--show-tools", "--show-thoughts"])
-def test_what_is_shown_of_adk_needs_an_agent_of_it(folder: Path, flag: str) -> None:
+def test_show_flags_need_an_adk_agent(folder: Path, flag: str) -> None:
     says = f"{flag} is about agents of Google's ADK: name one with --adk"
-    assert said_by(flag) == says
-    assert said_by("adder.py:root_agent", flag) == says, "also beside something else to serve"
+    assert refusal_of(flag) == says
+    assert refusal_of("adder.py:root_agent", flag) == says, "also beside something else to serve"
 
 
 @pytest.mark.parametrize(
@@ -170,16 +157,12 @@ def test_what_is_shown_of_adk_needs_an_agent_of_it(folder: Path, flag: str) -> N
         ),
     ],
 )
-def test_a_flag_with_a_wrong_target_is_told(folder: Path, flag: str, target: str, says: str) -> None:
-    assert said_by(flag, target) == f"{flag} {target}: {says.format(folder=folder)}"
+def test_a_flag_with_a_wrong_target_is_an_error(folder: Path, flag: str, target: str, says: str) -> None:
+    assert refusal_of(flag, target) == f"{flag} {target}: {says.format(folder=folder)}"
 
 
-def test_a_target_that_is_no_graph_yet_is_told_with_its_name(folder: Path) -> None:
-    assert said_by("raw.py:raw").startswith("raw.py:raw: this graph is not compiled: serve the result of `.compile()`")
-
-
-def test_two_agents_of_one_name_are_told(folder: Path) -> None:
-    assert said_by("adder.py", "--adk", "adder.py").startswith("two agents are called 'adder'")
+def test_two_agents_of_one_name_are_an_error(folder: Path) -> None:
+    assert refusal_of("adder.py", "--adk", "adder.py").startswith("two agents are called 'adder'")
 
 
 @pytest.mark.parametrize(
@@ -191,15 +174,17 @@ def test_two_agents_of_one_name_are_told(folder: Path) -> None:
         ("--openai", "agents", "openai"),
     ],
 )
-def test_a_framework_that_is_not_installed_is_told_with_how_to_get_it(
+def test_a_framework_that_is_not_installed_is_an_error_with_the_line_that_installs_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, flag: str, module: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     (folder / "mine.py").write_text(f"import {module}\nagent = None\n")
-    assert said_by(flag, "mine.py:agent") == f"{flag} mine.py:agent: needs the extra `{extra}`: {install_line(extra)}"
+    assert (
+        refusal_of(flag, "mine.py:agent") == f"{flag} mine.py:agent: needs the extra `{extra}`: {install_line(extra)}"
+    )
     key = flag[2:].replace("-", "_")
     (folder / "dragoman.toml").write_text(f'[agents.x]\n{key} = "mine.py:agent"\n')
-    assert said_by() == f"{TABLE} {key}: needs the extra `{extra}`: {install_line(extra)}"
+    assert refusal_of() == f"{TABLE} {key}: needs the extra `{extra}`: {install_line(extra)}"
 
 
 def test_the_help_names_the_frameworks() -> None:
@@ -223,12 +208,12 @@ async def test_a_table_says_what_the_agent_is_called_and_what_it_shows(folder: P
     """
     agent = agent_of_framework_table(TABLE, "sums", tomllib.loads(lines), folder)
     assert (agent.name, agent.description, agent.version) == ("sums", "Sums", "2.0")
-    task, progress = await told_by(agent)
+    task, progress = await outcome_of(agent)
     assert [artifact.name for artifact in task.artifacts].count("tool") == 2
     assert progress == set()
 
 
-def test_what_a_table_does_not_say_is_as_the_agent_has_it(folder: Path) -> None:
+def test_a_table_keeps_the_agent_s_own_defaults(folder: Path) -> None:
     agent = agent_of_framework_table(TABLE, "x", {"adk": "adder.py"}, folder)
     assert (agent.name, agent.description, agent.version) == ("x", "Adds", "0.1.0")
 
@@ -260,7 +245,7 @@ def test_what_a_table_does_not_say_is_as_the_agent_has_it(folder: Path) -> None:
         ('adk = "adder.py:number"', " adk: an object of type `int` is not an agent of Google's ADK"),
     ],
 )
-def test_a_wrong_table_is_told_with_where_it_is(folder: Path, lines: str, says: str) -> None:
+def test_an_error_in_a_table_names_the_table(folder: Path, lines: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         agent_of_framework_table(TABLE, "x", tomllib.loads(lines), folder)
     assert str(caught.value).startswith(TABLE + says)
@@ -279,9 +264,9 @@ def test_a_wrong_table_is_told_with_where_it_is(folder: Path, lines: str, says: 
         ),
     ],
 )
-def test_a_table_that_says_something_else_is_told(folder: Path, lines: str, says: str) -> None:
+def test_a_table_with_settings_of_another_kind_is_an_error(folder: Path, lines: str, says: str) -> None:
     (folder / "dragoman.toml").write_text(f"[agents.x]\n{lines}\n")
-    assert said_by().startswith(f"{TABLE}: {says}")
+    assert refusal_of().startswith(f"{TABLE}: {says}")
 
 
 # -- as a user types it ------------------------------------------------------------------------------------------------
@@ -297,13 +282,6 @@ def serving(folder: Path) -> Iterator[Callable[..., str]]:
             return started.enter_context(ServerProcess.serve(folder, *args, environment=environment)).url
 
         yield serve
-
-
-def test_an_adk_agent_is_served_and_answers_as_it_is_typed(
-    serving: Callable[..., str], run: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    done = run("send", serving("adder.py:root_agent"), "how much is it?")
-    assert (done.returncode, done.stdout) == (0, "The sum is 5.\n"), done.stderr
 
 
 def test_agents_of_the_settings_file_are_served_together(folder: Path, serving: Callable[..., str]) -> None:

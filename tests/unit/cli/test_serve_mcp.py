@@ -109,7 +109,9 @@ def test_tables_of_the_settings_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_flag_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], says: str) -> None:
+def test_a_wrong_flag_of_tools_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], says: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NOT_SET", raising=False)
     done = CliRunner().invoke(group, ["serve", *flags])
@@ -120,6 +122,9 @@ def test_a_wrong_flag_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, f
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
+        ('mcp = "x"\ntools = ["a"]\ninclude = ["a"]', "tools and include mean the same: use one of them"),
+        ('mcp = "x"\ntools = [1]', "tools is a list of texts"),
+        ('mcp = "x"\npersona = "pirate"', "persona is a table"),
         ('mcp = "x"\nincludes = ["a"]', "there is no setting `includes` beside `mcp`; did you mean `include`?"),
         ('mcp = "x"\ninclude = "a"', "include is a list"),
         ('mcp = "x"\nheaders = ["a"]\ntoken_env = "PATH"', "headers is a table"),
@@ -140,14 +145,14 @@ def test_a_wrong_flag_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, f
         ),
     ],
 )
-def test_a_wrong_table_is_told(monkeypatch: pytest.MonkeyPatch, lines: str, says: str) -> None:
+def test_a_wrong_table_of_tools_is_an_error(monkeypatch: pytest.MonkeyPatch, lines: str, says: str) -> None:
     monkeypatch.delenv("NOT_SET", raising=False)
     with pytest.raises(ConfigError) as caught:
         agent_of_tool_table("dragoman.toml [agents.x]", "x", tomllib.loads(lines))
     assert str(caught.value) == f"dragoman.toml [agents.x]: {says}"
 
 
-def test_what_cannot_be_served_ends_the_command_with_a_sentence(tmp_path: Path) -> None:
+def test_a_program_that_is_missing_ends_the_command_with_one_line(tmp_path: Path) -> None:
     says = "there is no program `/no/such/program`: install it, or write its whole path"
     assert refused(tmp_path, "--mcp", "/no/such/program -x") == (2, f"dragoman: {says}\n")
     (tmp_path / "dragoman.toml").write_text('[agents.x]\nmcp = "x"\nexclud = ["a"]\n')
@@ -155,18 +160,18 @@ def test_what_cannot_be_served_ends_the_command_with_a_sentence(tmp_path: Path) 
     assert refused(tmp_path) == (2, f"dragoman: {says}\n")
 
 
-def test_a_tool_that_is_not_there_is_told_with_what_there_is(tmp_path: Path) -> None:
+def test_an_unknown_default_tool_is_an_error_that_lists_the_tools(tmp_path: Path) -> None:
     flags = ["--mcp", shlex.join(tools(tmp_path, "few")), "--default-tool", "pit"]
     assert refused(tmp_path, *flags) == (2, "dragoman: default_tool: there is no tool `pit`; there are: more, pid\n")
 
 
-def test_a_revision_that_the_server_does_not_speak_is_told(tmp_path: Path) -> None:
+def test_a_revision_that_the_server_does_not_speak_is_an_error(tmp_path: Path) -> None:
     flags = ["--mcp", shlex.join(tools(tmp_path, "few")), "--mcp-revision", "2026-07-28"]
     says = "the MCP server `handshake_server` speaks revision 2025-11-25, and not 2026-07-28"
     assert refused(tmp_path, *flags) == (2, f"dragoman: {says}\n")
 
 
-def test_a_server_that_dies_at_its_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_server_that_dies_at_its_start_is_an_error_with_its_last_output(tmp_path: Path) -> None:
     code, problem = refused(tmp_path, "--mcp", shlex.join(tools(tmp_path, "dies")))
     assert code == 3
     assert problem.startswith("dragoman: the MCP server `handshake_server` cannot be used: it ended before it answered")

@@ -64,7 +64,9 @@ def started(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*DRAGOMAN, *words], cwd=folder, env=clean_environment(folder), **streams)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("options", [[], ["--raw"], ["--protocol", "0.3"]])
+@pytest.mark.parametrize(
+    "options", [[], ["--raw"], ["--protocol", "0.3"], ["--protocol", "0.3", "--transport", "rest"]]
+)
 def test_a_pipe_gets_text_as_it_arrives(url: str, writer: Writer, tmp_path: Path, options: list[str]) -> None:
     with started(tmp_path, "send", url, "Faro", *options) as process:
         assert process.stdout is not None
@@ -83,6 +85,15 @@ def test_a_reader_that_goes_away_ends_it_quietly(url: str, writer: Writer, tmp_p
         process.stdout.readline()
         process.stdout.close()
         writer.was_read.set()
+        assert process.stderr.read() == b""
+        assert process.wait(PATIENCE) == 1
+
+
+def test_a_reader_that_reads_nothing_ends_it_quietly(url: str, tmp_path: Path) -> None:
+    with started(tmp_path, "card", url) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(PATIENCE) == 1
 

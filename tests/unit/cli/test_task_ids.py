@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from dragoman.model.error import ConfigError
 from dragoman.outputs import Reply
 from dragoman.testing import served
 
-Typed = Callable[..., Any]
+from .conftest import Typed
 
 
 def diary() -> Agent:
@@ -113,7 +113,7 @@ def test_a_beginning_of_several_ids_is_refused_with_all_of_them(url: str, typed:
 
 @pytest.mark.parametrize("word", ["abc", "nothing-like-this", "4d1e0000-94cd-4f26-8d5b-6a0c9e1f2d74"])
 @pytest.mark.usefixtures("url")
-def test_what_fits_no_task_is_left_to_the_agent(typed: Typed, word: str):
+def test_an_id_that_matches_no_task_is_sent_to_the_agent(typed: Typed, word: str):
     begin(typed)
     assert typed("get", word) == (4, "", "dragoman: Task not found. `dragoman tasks` lists your tasks\n")
 
@@ -156,21 +156,6 @@ def test_a_question_is_answered_by_last_or_a_beginning(typed: Typed, named: str)
 
 
 # -- the conversation ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("url")
-def test_continue_stays_in_the_last_conversation(typed: Typed):
-    assert typed("send", "one").out == "nothing, then one\n"
-    assert typed("send", "--continue", "two").out == "one, then two\n"
-    assert typed("send", "three", "--continue").out == "two, then three\n"
-    assert typed("send", "four").out == "nothing, then four\n"
-
-
-@pytest.mark.usefixtures("url")
-def test_continue_answers_the_question_that_waits(typed: Typed):
-    assert typed("send", "--tool", "ask", "--no-wait").code == 0
-    assert typed("watch", "last").code == 6
-    assert typed("send", "--continue", "Ada").out == "you are Ada\n"
 
 
 def test_continue_goes_on_after_an_answer_without_a_task(url: str, typed: Typed):
@@ -218,7 +203,7 @@ def test_a_terminal_shows_nothing_that_would_not_work(url: str, terminal: Any):
     assert screen.ended() == (0, "")
 
 
-def test_of_many_ids_that_match_ten_are_listed():
+def test_at_most_ten_matching_ids_are_listed():
     with pytest.raises(ConfigError) as raised:
         match_beginning("task", [f"task-{number}" for number in range(300)])
     first, *ids, last = str(raised.value).splitlines()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from dragoman import Agent, Context, Failed
 from dragoman.cli.main import group
 from dragoman.testing import served
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 
 def worker() -> Agent:
@@ -42,7 +41,7 @@ def rows(done: Any) -> list[list[str]]:
     return [line.split(maxsplit=4) for line in done.stdout.splitlines()]
 
 
-def test_without_tasks_that_is_said(url: str, run: Run):
+def test_without_tasks_it_says_so(url: str, run: Run):
     done = run("tasks", url)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "no tasks\n")
 
@@ -79,13 +78,13 @@ def test_with_json_they_are_listed_as_1_0_spells_it(url: str, run: Run):
     assert listed["nextPageToken"] == ""
 
 
-def test_a_state_that_does_not_exist_is_told(url: str, run: Run):
+def test_a_state_that_does_not_exist_is_an_error(url: str, run: Run):
     done = run("tasks", url, "--state", "sleeping")
     assert done.returncode == 2
     assert done.stderr.startswith("dragoman: there is no state 'sleeping'; there are: ")
 
 
-def test_a_time_that_is_none_is_told(url: str, run: Run):
+def test_a_malformed_time_is_an_error(url: str, run: Run):
     done = run("tasks", url, "--since", "yesterday")
     assert done.returncode == 2
     assert done.stderr.startswith("dragoman: --since yesterday: write an age, as in 2h, 30m or 7d, or a time")

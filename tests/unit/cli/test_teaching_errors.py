@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from dragoman.installation import install_line, package_line
+from dragoman.installation import install_line
 
-SRC = Path(__file__).resolve().parents[3] / "src"
+from .conftest import Run
 
 SERVABLE = """
 class Echo:
@@ -23,14 +20,6 @@ class Echo:
     def app_for(self, settings): ...
 
 agent = Echo()
-"""
-
-SCRIPT = """
-import os
-from pathlib import Path
-from dragoman.server.config.loader import load_settings
-
-load_settings({"prot": 9000}, environ=os.environ, config=None, cwd=Path.cwd())
 """
 
 
@@ -41,8 +30,6 @@ class Mistake(NamedTuple):
     typed: str
     prints: str
     files: dict[str, str] = {}  # noqa: RUF012 never changed
-    environ: dict[str, str] = {}  # noqa: RUF012 never changed
-    python: bool = False  # typed to Python, not to dragoman
     then: str = ""  # the command it suggests
 
 
@@ -53,33 +40,10 @@ MISTAKES = [
         "Error: No such option '--prot'. Did you mean '--port'?",
     ),
     Mistake(
-        "set a variable to a wrong value",
-        "serve app.py",
-        'dragoman: environment DRAGOMAN_PORT: must be a whole number from 0 to 65535, not "many"',
-        environ={"DRAGOMAN_PORT": "many"},
-    ),
-    Mistake(
         "misspelt a setting in the file",
         "serve app.py",
         "dragoman: dragoman.toml [serve]: there is no setting `prot`; did you mean `port`?",
         files={"dragoman.toml": "[serve]\nprot = 9000\n"},
-    ),
-    Mistake(
-        "misspelt a keyword",
-        "script.py",
-        "ConfigError: keyword prot: there is no such setting; did you mean `port`?",
-        python=True,
-    ),
-    Mistake(
-        "gave a flag the wrong type",
-        "serve app.py --port http",
-        'dragoman: --port: must be a whole number from 0 to 65535, not "http"',
-    ),
-    Mistake(
-        "gave the file the wrong type",
-        "serve app.py",
-        'dragoman: dragoman.toml [serve] port: must be a whole number from 0 to 65535, not "9000"',
-        files={"dragoman.toml": '[serve]\nport = "9000"\n'},
     ),
     Mistake(
         "wanted what an extra has",
@@ -95,41 +59,11 @@ MISTAKES = [
         "dragoman: there is no module `ap`; did you mean `app`?",
     ),
     Mistake(
-        "misspelt the file",
-        "serve ap.py",
-        "dragoman: there is no file `ap.py`; did you mean `app.py`?",
-    ),
-    Mistake(
-        "misspelt the name",
-        "serve app:agnet",
-        "dragoman: `app` has no `agnet`; did you mean `agent`?",
-    ),
-    Mistake(
-        "imported what is not installed",
-        "serve other.py",
-        "dragoman: other.py:1: imports `no_such_package`, which is not installed: {package}",
-        files={"other.py": "import no_such_package\n"},
-    ),
-    Mistake(
         "made no agent",
         "serve other.py",
         'dragoman: `other.py` has nothing to serve: write `agent = Agent("other", description="…")` in it and mark '
         "functions with `@agent.skill`",
         files={"other.py": "x = 1\n"},
-    ),
-    Mistake(
-        "named something else",
-        "serve other.py:x",
-        "dragoman: other.py:x: an object of type `int` cannot be served: an Agent, a Server, a function or an agent of "
-        "a framework can",
-        files={"other.py": "x = 1\n"},
-    ),
-    Mistake(
-        "gave a file name as store",
-        "serve app.py --store tasks.db",
-        "dragoman: --store tasks.db: must be `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db` or "
-        "`postgresql://user@host/database`; "
-        "did you mean `sqlite:///tasks.db`?",
     ),
     Mistake(
         "gave the host's tools a database of servers",
@@ -178,30 +112,18 @@ def ports() -> Iterator[dict[str, int]]:
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.did for mistake in MISTAKES])
 def test_a_mistake_is_answered_with_what_to_type_instead(
-    tmp_path: Path, mistake: Mistake, ports: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Run, mistake: Mistake, ports: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ):
-    for name, text in {"app.py": SERVABLE, "script.py": SCRIPT, **mistake.files}.items():
+    for name, text in {"app.py": SERVABLE, **mistake.files}.items():
         (tmp_path / name).write_text(text)
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    typed = mistake.typed.format(**ports).split()
-    done = subprocess.run(
-        [sys.executable, *typed] if mistake.python else [sys.executable, "-m", "dragoman.cli.main", *typed],
-        cwd=tmp_path,
-        env={**kept, "PYTHONPATH": str(SRC), **mistake.environ},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.stdout == ""
+    done = run(*mistake.typed.format(**ports).split())
+    assert (done.returncode, done.stdout) == (2, "")
     *lines, last = done.stderr.splitlines()
     if mistake.then:
         assert last.endswith(f"dragoman {mistake.then.format(**ports)}")
         last = lines[-2]
     # In that folder: what is below a folder is named from there.
     monkeypatch.chdir(tmp_path)
-    lines_to_type = {"package": package_line("no_such_package"), "extra": install_line("postgres")}
-    assert last.endswith(mistake.prints.format(**ports, **lines_to_type))
-    assert done.returncode == (1 if mistake.python else 2)
-    assert mistake.python or "Traceback" not in done.stderr
+    assert last.endswith(mistake.prints.format(**ports, extra=install_line("postgres")))
+    assert "Traceback" not in done.stderr
     assert "hunter2" not in done.stderr

@@ -146,7 +146,7 @@ def test_a_text_in_a_pipe_is_the_agents_as_it_is_and_stderr_is_clean(run: Callab
     assert not (COMMANDS | {"\x1b"}) & set(done.stderr)
 
 
-def test_what_was_typed_wrong_is_repeated_without_controls(run: Callable[..., Any]) -> None:
+def test_a_misspelt_verb_is_repeated_without_control_characters(run: Callable[..., Any]) -> None:
     done: subprocess.CompletedProcess[str] = run(f"verb{EVIL}")
     assert done.returncode == 2
     assert "verb" in done.stderr

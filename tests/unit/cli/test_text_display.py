@@ -184,7 +184,7 @@ def test_nothing_is_hidden(written: Stdout, text: str, shown: str | None) -> Non
 @pytest.mark.parametrize(
     "text", ["> " * 60 + "deep", "- " * 60 + "deep", "*" * 5000, "[" * 5000, "`" * 5000, "|" * 999]
 )
-def test_whatever_comes_is_shown(written: Stdout, text: str) -> None:
+def test_deeply_nested_markup_is_shown(written: Stdout, text: str) -> None:
     show(written, [text])
     assert OURS.sub("", written.getvalue()).strip()
 

@@ -43,7 +43,7 @@ def test_an_address_is_what_serve_takes_or_a_url(typed: str, url: str) -> None:
 @pytest.mark.parametrize(
     "typed", ["localhost", "off", "host:0", "host:99999", "ftp://host:1/", "a b:1", "me:pw@h:1", ""]
 )
-def test_what_is_no_address_is_refused_with_an_example(typed: str) -> None:
+def test_a_malformed_address_is_refused_with_an_example(typed: str) -> None:
     with pytest.raises(ConfigError, match=r"as in 127\.0\.0\.1:9464"):
         parse_address(typed)
 
@@ -138,7 +138,7 @@ def test_a_higher_quantile_is_no_smaller(observed: list[float]) -> None:
     assert estimates == sorted(estimates)
 
 
-def test_of_nothing_there_is_no_quantile_and_no_mean() -> None:
+def test_an_empty_distribution_has_no_quantile_and_no_mean() -> None:
     assert math.isnan(Distribution().quantile(0.5))
     assert math.isnan(distribution_of([]).quantile(0.5))
     assert math.isnan(distribution_of([]).mean)
@@ -201,7 +201,7 @@ def test_with_a_long_interval_a_rate_is_about_that() -> None:
     assert history.window().rate("some_total") == 2
 
 
-def test_of_a_server_that_says_little_the_rest_is_unknown() -> None:
+def test_figures_that_a_server_does_not_export_are_unknown() -> None:
     history = History(1)
     history.add(Scrape(0, {}))
     history.add(Scrape(1, {}))
@@ -212,7 +212,7 @@ def test_of_a_server_that_says_little_the_rest_is_unknown() -> None:
     assert math.isnan(snapshot.at_work)
 
 
-def test_what_a_skill_does_is_added_up_by_agent() -> None:
+def test_skills_are_summed_up_by_agent() -> None:
     name = "a2a_server_task_duration_seconds"
     rows = [
         ("desk", "book", "TASK_STATE_COMPLETED", 6),

@@ -23,8 +23,6 @@ from dragoman.model.error import ConfigError
 from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.transports.http import Request
 
-SRC = Path(__file__).resolve().parents[3] / "src"
-
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -132,7 +130,7 @@ async def in_thread(*args: str) -> Result:
         (["add", "bob", "--password", "short"], "8 to 1024"),
     ],
 )
-def test_what_cannot_be_done_is_told(place: Path, args: list[str], expected: str) -> None:
+def test_a_change_that_is_impossible_is_an_error(place: Path, args: list[str], expected: str) -> None:
     run("add", "alice", "--no-password")
     with pytest.raises(ConfigError, match=expected):
         run(*args)

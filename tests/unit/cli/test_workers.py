@@ -62,7 +62,9 @@ def test_settings_that_need_a_shared_store_wait_for_the_store_that_the_program_n
     assert (after.workers, after.node) == (2, "one")
 
 
-def test_a_python_program_is_told_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_in_a_python_program_are_an_error_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ConfigError, match=r"omit it, and start the agent with `dragoman serve FILE --workers 3`"):
         Agent("hello").serve(workers=3)
     monkeypatch.chdir(tmp_path)
@@ -81,7 +83,7 @@ def test_on_another_system_than_linux_it_says_why_not(tmp_path: Path, monkeypatc
     assert "use --workers 1, or start several servers, each on a port of its own" in str(done.exception)
 
 
-def test_what_is_wrong_with_the_code_is_printed_once_and_nothing_is_left(tmp_path: Path, run: Run) -> None:
+def test_a_syntax_error_is_printed_once_for_all_workers(tmp_path: Path, run: Run) -> None:
     (tmp_path / "app.py").write_text("agent = (")
     done = run("serve", "app.py", "--workers", "3", "--store", POSTGRES)
     assert done.returncode == 2
@@ -90,7 +92,7 @@ def test_what_is_wrong_with_the_code_is_printed_once_and_nothing_is_left(tmp_pat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="several workers need Linux")
-def test_a_port_of_metrics_that_is_taken_is_told_once_and_nothing_is_left(tmp_path: Path, run: Run) -> None:
+def test_a_taken_port_of_metrics_is_one_error_and_leaves_nothing_behind(tmp_path: Path, run: Run) -> None:
     (tmp_path / "app.py").write_text("from dragoman import Agent\nagent = Agent('hello')")
     (tmp_path / "temporary").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -97,14 +97,14 @@ async def test_the_first_route_whose_path_fits_is_called_with_the_segments() -> 
         ("admin", ADMIN, 200),
     ],
 )
-async def test_a_route_is_for_those_who_have_access(access: Any, viewer: Viewer, status: int) -> None:
+async def test_a_route_checks_access(access: Any, viewer: Viewer, status: int) -> None:
     answer = await Answer(ApiRoute("GET", ("x",), access, echo)).to("GET", "x", viewer)
     assert answer.status == status
     if status != 200:
         assert set(answer.json) == {"error", "reason"}
 
 
-async def test_what_is_no_json_is_an_error_as_any_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_result_that_is_not_json_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
     async def handler(viewer: Viewer, request: Request, segments: Sequence[str]) -> Any:
         return {"text": "\ud800"}
 
@@ -123,7 +123,7 @@ async def test_a_large_response_waits_for_no_memory_that_others_use() -> None:
     assert (answer.status, answer.json["reason"]) == (503, "RESOURCE_EXHAUSTED")
 
 
-async def test_what_nobody_expected_is_logged_and_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_is_logged_and_hidden(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "dragoman.http"):
         answer = await Answer(raising(ValueError("the password is xyzzy"))).to("GET", "fail")
     assert answer.status == 500

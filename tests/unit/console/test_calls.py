@@ -20,7 +20,6 @@ from dragoman.console.calls import (
     CALL_ROWS,
     MAX_EVENTS,
     CallAddress,
-    CallsView,
     WireCall,
     address_of,
     read_call,
@@ -232,7 +231,7 @@ ANYTHING = json_of(st.none() | st.booleans() | st.integers() | st.floats(allow_n
 
 @few
 @given(params=params_of(ANYTHING) | ANYTHING, operation=st.sampled_from(Operation))
-def test_whatever_the_parameters_are_there_is_a_call_a_reason_or_an_error_that_names_the_field(
+def test_any_parameters_give_a_call_a_reason_or_an_error_that_names_the_field(
     params: Any, operation: Operation
 ) -> None:
     try:
@@ -281,7 +280,7 @@ def test_over_grpc_a_further_agent_is_a_tenant() -> None:
     assert as_json(written("GetTask", {"id": "t", "tenant": "acme"}, address)["1.1 GRPC"].body)["tenant"] == "a b/acme"
 
 
-def test_what_grpc_cannot_hold_is_missing_there_only() -> None:
+def test_values_that_grpc_cannot_hold_are_missing_only_there() -> None:
     params = {"message": {**MESSAGE, "parts": [{"data": {"n": 10**400}}]}}
     calls = written("SendMessage", params)
     assert {name for name, each in calls.items() if each.missing} == {name for name in ROW_NAMES if "GRPC" in name}
@@ -372,7 +371,7 @@ def test_too_many_values_are_refused_before_they_are_read() -> None:
         read_call(many, ["desk"])
 
 
-async def test_a_stranger_may_ask_for_less_than_who_is_known() -> None:
+async def test_a_visitor_has_lower_limits_than_a_known_caller() -> None:
     many = {
         "agent": "desk",
         "operation": "SendMessage",
@@ -396,7 +395,3 @@ def test_it_needs_no_library_of_grpc() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=15)
     assert shown.stdout.split() == ["GetTask"] * 4
-
-
-def test_the_view_is_a_handler_of_the_api() -> None:
-    assert callable(CallsView(["desk"], lambda _: "http://localhost", lambda _: None).show)

@@ -80,20 +80,20 @@ def test_the_page_has_no_inline_code_and_names_nothing_of_another_origin() -> No
 
 
 @pytest.mark.parametrize("sent", ['"tag"', 'W/"tag"', '"other", "tag"', "*"])
-def test_what_a_browser_has_is_not_sent_again(sent: str) -> None:
+def test_an_unchanged_file_is_not_sent_again(sent: str) -> None:
     response = StaticFile(b"body", b"text/css; charset=utf-8", '"tag"').respond(request(if_none_match=sent))
     assert (response.status, response.body) == (304, b"")
     assert (b"etag", b'"tag"') in response.headers
     assert (b"cache-control", b"no-cache") in response.headers
 
 
-def test_what_has_changed_is_sent() -> None:
+def test_a_changed_file_is_sent() -> None:
     file = StaticFile(b"body", b"text/css; charset=utf-8", '"tag"')
     for sent in ('"older"', "", "tag"):
         assert file.respond(request(if_none_match=sent)).status == 200
 
 
-def test_files_are_sent_compressed_to_those_who_can_read_it() -> None:
+def test_files_are_compressed_for_clients_that_accept_gzip() -> None:
     file = static_files()["app.js"]
     response = file.respond(request(accept_encoding="gzip, deflate, br"))
     assert (b"content-encoding", b"gzip") in response.headers and (b"vary", b"accept-encoding") in response.headers

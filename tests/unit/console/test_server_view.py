@@ -75,7 +75,7 @@ async def test_only_administrators_see_the_server() -> None:
 # -- rates -------------------------------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_measured_before_somebody_looks(console: Browser) -> None:
+async def test_measuring_begins_with_the_first_look(console: Browser) -> None:
     await console.say("hello")
     assert not METRICS.on
     view = await look(console)
@@ -116,7 +116,7 @@ async def test_the_series_goes_back_ten_minutes(console: Browser, clock: Clock) 
     assert view["methods"] == []
 
 
-async def test_measuring_ends_when_nobody_has_looked_for_a_quarter_of_an_hour(console: Browser, clock: Clock) -> None:
+async def test_measuring_ends_a_quarter_of_an_hour_after_the_last_look(console: Browser, clock: Clock) -> None:
     before = clock.pending
     await look(console)
     await advance(clock, 15 * 60)
@@ -266,7 +266,7 @@ async def test_the_newest_errors_come_first_and_only_so_many(console: Browser) -
     assert (errors[0]["logger"], errors[0]["reference"]) == ("dragoman.test", None)
 
 
-async def test_who_was_refused_takes_no_place_of_an_error(console: Browser) -> None:
+async def test_refused_callers_are_not_among_the_recent_errors(console: Browser) -> None:
     logger.error("a real problem")
     for _ in range(MAX_ERRORS):
         Audit().record_denial(scheme="console", reason="wrong-token")
@@ -367,9 +367,3 @@ async def test_anybody_sees_a_call_in_every_version() -> None:
         status, answer = await browser.post("calls", {**body, "params": {}})
         assert (status, answer["reason"]) == (400, "INVALID_PARAMS")
         assert "id is required" in answer["error"]
-
-
-async def test_a_call_that_is_too_large_is_refused() -> None:
-    async with console_of([make_agent()], opened=False) as browser:
-        status, _ = await browser.post("calls", b'{"agent":"desk","operation":"%b"}' % (b"x" * 300_000))
-        assert status == 413

@@ -101,7 +101,7 @@ async def test_a_filter_that_there_is_not_is_refused(look_at: StartConsole, name
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-async def test_words_are_found_in_messages_artifacts_and_ids_whatever_their_case(look_at: StartConsole) -> None:
+async def test_words_in_messages_artifacts_and_ids_are_found_in_any_case(look_at: StartConsole) -> None:
     agent = Agent("speaker")
 
     @agent.skill

@@ -110,7 +110,7 @@ async def check_generations(text: str, other_text: str) -> None:
     await console.connection.close()
 
 
-async def test_what_an_answer_said_is_there_from_its_generation_on(look_at: StartConsole) -> None:
+async def test_an_answer_is_part_of_the_task_from_its_generation_on(look_at: StartConsole) -> None:
     console = await look_at(asking_agent())
     waiting = await console.send("first")
     done = await console.send("the blue one", task=waiting)
@@ -140,7 +140,7 @@ async def test_a_long_journal_is_folded_in_turns(look_at: StartConsole) -> None:
     assert turns >= target // PAGE
 
 
-async def test_of_a_compacted_task_only_the_end_is_left(look_at: StartConsole, clock: Clock) -> None:
+async def test_a_compacted_task_keeps_only_its_last_state(look_at: StartConsole, clock: Clock) -> None:
     console = await look_at(counting_agent())
     task = await console.send("one two", trace=TRACE_CONTEXT)
     while await console.store.sweep(Sweep(compact_before_ms=clock.now() + 1)):

@@ -58,7 +58,7 @@ def test_every_metric_and_label_in_a_rule_exists() -> None:
     assert {name: found for name, found in problems.items() if found} == {}
 
 
-def test_what_is_recorded_is_used() -> None:
+def test_recorded_series_are_used() -> None:
     used = {selector.name for rule in alerts() for selector in Expression(rule["expr"]).selectors}
     assert {rule["record"] for rule in rules() if "record" in rule} - used == set()
 
@@ -104,7 +104,7 @@ def test_groups_and_rules_have_names_of_their_own() -> None:
     assert len({*names}) == len(names)
 
 
-def test_whatever_an_operator_has_to_hear_of_has_an_alert() -> None:
+def test_every_expected_alert_exists() -> None:
     assert {alert["alert"] for alert in alerts()} == set().union(*EXPECTED.values())
 
 

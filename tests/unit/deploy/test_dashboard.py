@@ -104,5 +104,5 @@ def test_the_file_is_what_its_script_writes() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_is_not_ours_is_common_to_all_targets_of_prometheus() -> None:
+def test_foreign_series_are_common_to_all_targets_of_prometheus() -> None:
     assert all(name.startswith(("process_", "scrape_")) or name == "up" for name in FOREIGN_SERIES)

@@ -32,7 +32,7 @@ def test_a_name_cannot_begin_another_line(caplog: pytest.LogCaptureFixture) -> N
     assert record.levelno == logging.WARNING
 
 
-def test_what_is_empty_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_empty_fields_are_left_out_of_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     Audit().record_change("user-added", by="root", user="alice", permission="")
     assert caplog.records[0].getMessage() == "event=user-added user=alice by=root"
@@ -83,7 +83,7 @@ def audited(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [f"{record.levelname} {record.getMessage()}" for record in caplog.records if record.name == "dragoman.audit"]
 
 
-async def test_who_cancels_a_task_is_written_down(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_cancel_is_audited(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await desk.post("ada", "CancelTask", id=desk.task_id)
     await desk.post("ada", "CancelTask", id=desk.task_id)  # it is not cancelable any more
@@ -91,7 +91,7 @@ async def test_who_cancels_a_task_is_written_down(desk: Desk, caplog: pytest.Log
 
 
 @pytest.mark.parametrize("method", ["GetTask", "CancelTask", "SubscribeToTask"])
-async def test_whoever_names_the_task_of_another_is_written_down_and_told_nothing(
+async def test_naming_the_task_of_another_user_is_audited_and_reveals_nothing(
     desk: Desk, caplog: pytest.LogCaptureFixture, method: str
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -106,7 +106,7 @@ async def test_whoever_names_the_task_of_another_is_written_down_and_told_nothin
 
 
 @pytest.mark.parametrize(("level", "events"), [("error", ["denied"]), ("info", ["denied", "signed-in"])])
-def test_denials_are_written_whatever_the_level_is(
+def test_denials_are_audited_at_every_log_level(
     capsys: pytest.CaptureFixture[str], level: str, events: list[str]
 ) -> None:
     configure("json", "error")
@@ -124,7 +124,7 @@ def test_a_level_that_the_program_has_set_stays(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("log", ["json", "text"])
-def test_what_a_command_changes_is_on_its_stderr_where_logs_are_json(tmp_path: Path, log: str) -> None:
+def test_changes_by_commands_are_audited_on_stderr_with_json_logs(tmp_path: Path, log: str) -> None:
     environment = {**os.environ, "DRAGOMAN_LOG": log, "SUDO_USER": "grace"}
     store = f"sqlite:///{tmp_path / 't.db'}"
 

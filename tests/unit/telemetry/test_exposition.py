@@ -47,7 +47,7 @@ def test_names_end_with_the_unit_and_counters_with_total() -> None:
     assert names["dragoman_loop_lag_seconds"] == "histogram"
 
 
-def test_what_was_recorded_can_be_parsed_in_both_formats() -> None:
+def test_metrics_can_be_parsed_in_both_formats() -> None:
     metrics = Metrics()
     metrics.operations.observe(0.003, ("demo", "SendMessage", "1.0", ""))
     metrics.operations.observe(1000, ("demo", "SendMessage", "1.0", ""))
@@ -75,7 +75,7 @@ def test_what_was_recorded_can_be_parsed_in_both_formats() -> None:
         assert samples["dragoman_streams", ("gen_ai_agent_name", "demo")] == 7
 
 
-def test_what_never_happened_is_zero_and_what_nobody_knows_is_not_there() -> None:
+def test_unused_counters_are_zero_and_unknown_gauges_are_missing() -> None:
     text = _text(Metrics())
     assert _sample(text, "dragoman_webhook_dead_total") == 0
     assert _sample(text, "dragoman_journal_commit_duration_seconds_count") == 0

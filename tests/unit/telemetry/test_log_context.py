@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.otlp_collector import SpanMemory, collected_spans
+from support.otlp_collector import SpanMemory
 
 from dragoman import Agent, Context, User
 from dragoman.net.asgi import AsgiClient
@@ -36,12 +35,6 @@ class Log:
 @pytest.fixture
 def log(capsys: pytest.CaptureFixture[str]) -> Log:
     return Log(capsys)
-
-
-@pytest.fixture
-def spans() -> Iterator[SpanMemory]:
-    with collected_spans() as memory:
-        yield memory
 
 
 async def by_name(request: Any) -> User | None:
@@ -132,7 +125,7 @@ async def test_with_opentelemetry_a_line_has_the_span_in_which_it_was_written(lo
     assert {(line["trace_id"], line["span_id"]) for line in lines} == {(TRACE, run.span_id)}
 
 
-async def test_what_is_written_outside_of_requests_is_about_nothing(log: Log) -> None:
+async def test_a_line_outside_of_requests_has_no_context_fields(log: Log) -> None:
     app = new_app()
     await call(app, "ada", message=message("hi"))
     mine.info("outside")

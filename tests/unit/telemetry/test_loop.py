@@ -50,7 +50,7 @@ def stalls() -> dict[tuple[str, ...], float]:
 
 
 class Blocked:
-    """A loop in a thread, which is blocked until it is released, and a detector that is told what time it is."""
+    """A loop in a thread, which is blocked until it is released, and a detector whose time the test sets."""
 
     def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
         self._gate, self._blocked = threading.Event(), threading.Event()
@@ -193,9 +193,7 @@ def test_a_step_that_waits_for_its_own_selector_is(blocked: Blocked, logs: pytes
     assert len(stall_records(logs)) == 1
 
 
-def test_nobody_is_blamed_while_a_debugger_has_stopped_the_code(
-    blocked: Blocked, logs: pytest.LogCaptureFixture
-) -> None:
+def test_a_debugger_causes_no_stall(blocked: Blocked, logs: pytest.LogCaptureFixture) -> None:
     class Debugger(bdb.Bdb):
         def user_line(self, frame: object) -> None:
             self.gate.wait()
@@ -213,7 +211,7 @@ def test_nobody_is_blamed_while_a_debugger_has_stopped_the_code(
     assert not stall_records(logs)
 
 
-def test_of_one_skill_a_few_stacks_are_logged_in_a_minute(blocked: Blocked, logs: pytest.LogCaptureFixture) -> None:
+def test_a_few_stacks_per_skill_and_minute_are_logged(blocked: Blocked, logs: pytest.LogCaptureFixture) -> None:
     for _ in range(MAX_STACKS + 2):
         blocked.block()
         blocked.look(0.15)

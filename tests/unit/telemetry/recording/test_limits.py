@@ -74,7 +74,7 @@ async def test_a_limit_that_an_agent_makes_up_is_no_label(recorded: Recorded) ->
     assert recorded.counts(recorded.metrics.limits_hit) == {("other",): 1}
 
 
-async def test_whatever_an_agent_calls_a_limit_is_counted_as_another(recorded: Recorded) -> None:
+async def test_a_limit_that_is_no_name_is_counted_as_other(recorded: Recorded) -> None:
     limit: Any = ["not", "a", "name"]
 
     DenialLog(SystemClock()).log("user ann", Overloaded("too much", limit=limit))

@@ -93,14 +93,14 @@ async def test_a_canceled_run_is_recorded_and_one_that_is_cut_off_is_not(recorde
 
 
 @pytest.mark.parametrize(("tool", "count"), [("act", 1), ("draw", 1), ("answer", 1), ("nothing", 0)])
-async def test_the_first_output_of_a_run_is_recorded_whatever_it_is(recorded: Recorded, tool: str, count: int) -> None:
+async def test_the_first_output_of_a_run_is_recorded(recorded: Recorded, tool: str, count: int) -> None:
     async with Client(agent_of_all_ends()) as client:
         arguments = {"text": "x"} if tool == "act" else {}
         assert [event async for event in client.stream(tool=tool, arguments=arguments)]
     assert recorded.counts(recorded.metrics.first_tokens) == ({(NAME, tool): 1} if count else {})
 
 
-async def test_a_caller_who_does_not_stream_waits_for_no_first_output(recorded: Recorded) -> None:
+async def test_without_a_stream_no_first_output_is_recorded(recorded: Recorded) -> None:
     async with Client(agent_of_all_ends()) as client:
         await client.send("x")
         await recorded.until(lambda: recorded.counts(recorded.metrics.tasks))

@@ -61,7 +61,7 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 @pytest.mark.usefixtures("broken")
-async def test_a_task_completes_whatever_a_part_of_opentelemetry_raises(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_task_completes_when_a_part_of_opentelemetry_raises(caplog: pytest.LogCaptureFixture) -> None:
     agent = Agent("Echo")
 
     @agent.skill
@@ -142,7 +142,7 @@ def test_an_instrument_that_raises_keeps_nothing_from_being_recorded(caplog: pyt
     assert len([record for record in caplog.records if record.name == "dragoman.telemetry"]) == 1
 
 
-def test_the_reason_of_an_agents_error_is_a_text_whatever_it_is() -> None:
+def test_the_reason_of_an_error_is_recorded_as_text() -> None:
     class Own(A2AError):
         reason: Any = 42
 

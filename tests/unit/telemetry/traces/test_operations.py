@@ -49,7 +49,7 @@ def build_agent() -> Agent:
 
     @agent.skill
     async def fail(kind: str) -> str:
-        raise Failed("no money") if kind == "told" else RuntimeError("secret")
+        raise Failed("no money") if kind == "failed" else RuntimeError("secret")
 
     @agent.skill(replies=True)
     async def greet() -> Reply:
@@ -158,7 +158,7 @@ async def test_an_agent_that_calls_an_agent_continues_the_trace(spans: SpanMemor
 
 async def test_an_error_of_a_run_is_named_by_its_class_or_reason_and_never_by_its_text(spans: SpanMemory) -> None:
     async with Client(build_agent()) as client:
-        await client.send(tool="fail", arguments={"kind": "told"})
+        await client.send(tool="fail", arguments={"kind": "failed"})
         await client.send(tool="fail", arguments={"kind": "other"})
     failed_run, other = spans.named("invoke_agent trip")
     assert (failed_run.attributes["error.type"], failed_run.failed) == (Failed.reason, True)
@@ -251,7 +251,7 @@ async def test_a_stream_that_is_resumed_is_one_span_with_events(spans: SpanMemor
     assert {span.parent_id for span in spans.spans if span.kind == "SERVER"} == {call.span_id}
 
 
-async def test_a_reader_who_leaves_a_stream_ends_its_span_without_an_error(spans: SpanMemory) -> None:
+async def test_leaving_a_stream_ends_its_span_without_an_error(spans: SpanMemory) -> None:
     async with Client(build_agent().app(store="memory:")) as client:
         async with aclosing(aiter(client.stream(tool="book", arguments={"city": "Rome"}))) as events:
             await anext(events)

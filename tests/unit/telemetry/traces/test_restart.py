@@ -100,7 +100,7 @@ async def test_without_opentelemetry_a_restarted_run_passes_on_the_context_of_th
     assert await restarted(tmp_path) == {"traceparent": TRACEPARENT, "tracestate": "vendor=1"}
 
 
-async def test_a_task_that_nobody_traces_is_stored_as_ever() -> None:
+async def test_an_untraced_task_is_stored_without_a_trace_context() -> None:
     call = CallContext(user=User("ada"), origin="1.0")
     stored = msgspec.json.encode(StoredRequest(call, {"a": 1}))
     assert b"trace" not in stored

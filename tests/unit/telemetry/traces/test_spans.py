@@ -47,13 +47,13 @@ def test_a_span_is_the_child_of_the_one_that_headers_name_with_its_state_and_bag
     assert found.scope == "dragoman"
 
 
-def test_the_current_span_is_the_parent_whatever_headers_say(spans: SpanMemory) -> None:
+def test_the_current_span_is_the_parent_rather_than_the_headers(spans: SpanMemory) -> None:
     with trace.get_tracer("http").start_as_current_span("POST /") as http:
         TRACING.start("SendMessage", "server", {}, carrier=HEADERS).end()
     assert spans.one("SendMessage").parent_id == f"{http.get_span_context().span_id:016x}"
 
 
-def test_a_kept_context_is_the_parent_whatever_is_current(spans: SpanMemory) -> None:
+def test_a_kept_context_is_the_parent_rather_than_the_current_span(spans: SpanMemory) -> None:
     with trace.get_tracer("other").start_as_current_span("other"):
         TRACING.start("run", "internal", {}, parent={"traceparent": HEADERS["traceparent"]}).end()
     assert (spans.one("run").trace_id, spans.one("run").parent_id) == (TRACE, PARENT)
@@ -104,7 +104,7 @@ def test_inside_a_trace_that_is_not_sampled_nothing_is_made_and_the_decision_is_
     assert spans.spans == []
 
 
-def test_a_sampler_that_says_no_is_heard() -> None:
+def test_spans_that_the_sampler_drops_are_not_recorded() -> None:
     with collected_spans(ALWAYS_OFF) as spans, TRACING.start("GetTask", "server", {}).current():
         TRACING.start("run", "internal", {}).end()
         assert not int(injected()["traceparent"][-2:], 16) & trace.TraceFlags.SAMPLED
@@ -165,7 +165,7 @@ def test_other_headers_than_those_of_w3c_are_never_sent_together_with_them(spans
         trace_context.current.set(None)
 
 
-def test_without_a_span_the_context_of_the_request_is_passed_on_as_it_came(spans: SpanMemory) -> None:
+def test_without_a_span_the_context_of_the_request_is_passed_on_unchanged(spans: SpanMemory) -> None:
     trace_context.extract(HEADERS)
     try:
         expected = {name: HEADERS[name] for name in ("traceparent", "tracestate", "baggage")}
