@@ -18,7 +18,7 @@ from dragoman import Agent, Client, sync
 from dragoman.errors import CannotConnect, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from dragoman.server.http.app import App
 
@@ -118,7 +118,7 @@ def in_another(app: App) -> FastAPI:
     """An app of a framework that starts and stops one of ours, as the guide shows it."""
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         await app.start()
         yield
         await app.stop()
