@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from email.utils import formatdate, parsedate_to_datetime
 from typing import Any
 
@@ -364,10 +363,9 @@ def test_an_agent_works_in_process_with_and_without_a_lifespan(
     app = new_agent().app(store="memory:", drain=0)
     outer = app if lifespan else mounted(framework, app)
     base = "" if lifespan else "/outer/calc"
-    with TestClient(outer) if lifespan else nullcontext(TestClient(outer)) as client:
+    with TestClient(outer) as client:
         assert urls(client.get(base + CARD).json()) == {f"http://testserver{base}", f"http://testserver{base}/a2a"}
         message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
-        # Without a lifespan every request of this client brings a loop of its own; the tasks outlive them.
         sent = client.post(f"{base}/message:send", json={"message": message}).json()["task"]
         assert client.get(f"{base}/tasks/{sent['id']}").json() == sent
         with client.stream("POST", f"{base}/message:stream", json={"message": message}) as stream:

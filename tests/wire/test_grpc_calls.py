@@ -64,7 +64,7 @@ class Work:
         assert not service._locks._locks
         assert service._quota._streams_open == service._follower.open_count == 0
         assert not (service._quota._runs or service._quota._leases or service._quota.tasks.counts)
-        assert app._limiter._memory.used == 0
+        assert app._shared.memory.used == 0
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ async def test_hostile_messages_and_metadata(work: Work) -> None:
         assert large.status == "RESOURCE_EXHAUSTED"
         odd = [("x-bin", b"\0\xff\x80"), ("x-twice", "a"), ("x-twice", "b"), ("authorization-bin", b"\xff")]
         assert (await caller.call("SendMessage", message(), metadata=odd)).status == "OK"
-        assert app._limiter._memory.used == 0
+        assert app._shared.memory.used == 0
 
 
 async def test_a_connection_that_is_not_grpc_is_closed_and_disturbs_no_other(work: Work) -> None:

@@ -89,7 +89,6 @@ class PostgresBus(LocalBus):
         self._encode = msgspec.json.Encoder().encode
         self._connection: PostgresConnection | None = None
         self._statement: Any = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # that the bus was opened on
         self._sending: asyncio.Task[None] | None = None
         # What the next NOTIFY carries. It is collected only while `_is_sending`.
         self._is_sending = False
@@ -118,7 +117,7 @@ class PostgresBus(LocalBus):
 
     async def open(self) -> None:
         """Connect in the background and start to poll. Without a connection, subscribers are woken by the poll."""
-        self._is_closed, self._loop = False, asyncio.get_running_loop()
+        self._is_closed = False
         self._start(self._stay_connected())
         self._start_ticking()
 
@@ -130,19 +129,18 @@ class PostgresBus(LocalBus):
         self._timers.clear()
         connection, workers = self._connection, self._workers
         self._workers = set()
-        if self._loop is asyncio.get_running_loop():  # else they ended with their loop
-            if self._sending is not None:
-                await asyncio.wait((self._sending,))
-            for worker in workers:
-                worker.cancel()
-            if workers:
-                await asyncio.wait(workers)
-            if connection is not None and not connection.is_closed():
-                if self._has_notices:
-                    await self._send(connection)
-                with suppress(Exception):
-                    async with asyncio.timeout(_TIMEOUT):
-                        await connection.close()
+        if self._sending is not None:
+            await asyncio.wait((self._sending,))
+        for worker in workers:
+            worker.cancel()
+        if workers:
+            await asyncio.wait(workers)
+        if connection is not None and not connection.is_closed():
+            if self._has_notices:
+                await self._send(connection)
+            with suppress(Exception):
+                async with asyncio.timeout(_TIMEOUT):
+                    await connection.close()
         self._connection = self._statement = self._sending = None
         self._is_sending = self._is_paced = self._poll_is_due = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -60,7 +61,7 @@ def connect(options: ClientOptions, clock: Clock | None = None) -> Connection:
         from dragoman.net.asgi import AsgiClient
 
         credential = credential_of(auth)
-        http: HttpClient = AsgiClient(app)
+        http: HttpClient = AsgiClient(app, partial(_asgi_app, target))
         address: str | AgentCard = IN_PROCESS
         origin: str | None = None
     else:

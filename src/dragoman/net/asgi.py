@@ -20,18 +20,25 @@ _MAX_QUEUED = 64
 
 
 class AsgiClient:
-    """An `HttpClient` for an ASGI app. The lifespan of the app starts with the first request and ends with `close`."""
+    """An `HttpClient` for an ASGI app. The lifespan of the app starts with the first request and ends with `close`.
 
-    def __init__(self, app: AsgiApp) -> None:
+    An app may have only one lifespan. So `renew` builds another app for each further one: that of the first request
+    after `close`, or on another event loop. Without it, the same app gets them all.
+    """
+
+    def __init__(self, app: AsgiApp, renew: Callable[[], AsgiApp] | None = None) -> None:
         self._app = app
+        self._renew = renew
         self._requests: set[asyncio.Task[None]] = set()
         self._lifespan: _Lifespan | None = None
+        self._is_used = False
 
     async def send(self, request: HttpRequest) -> AsgiResponse:
-        if self._lifespan is None:
-            self._lifespan = _Lifespan(self._app)
-        if not self._lifespan.started:
-            await self._lifespan.start()
+        lifespan = self._lifespan
+        if lifespan is None or lifespan.loop is not asyncio.get_running_loop():
+            lifespan = self._lifespan = self._new_lifespan()
+        if not lifespan.started:
+            await lifespan.start()
         response = AsgiResponse(request)
         task = asyncio.ensure_future(response.run(self._app))
         self._requests.add(task)
@@ -47,6 +54,12 @@ class AsgiClient:
                 f"the app broke at {redact_url(request.url)}: {response.failure}", reason="CONNECTION_LOST"
             )
         return response
+
+    def _new_lifespan(self) -> _Lifespan:
+        if self._is_used and self._renew is not None:
+            self._app = self._renew()
+        self._is_used = True
+        return _Lifespan(self._app)
 
     async def close(self) -> None:
         for task in list(self._requests):
@@ -147,12 +160,13 @@ class AsgiResponse:
 
 
 class _Lifespan:
-    """Runs the lifespan protocol of an app, if the app supports it."""
+    """Runs the lifespan protocol of an app on the running event loop, if the app supports it."""
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
+        self.loop = asyncio.get_running_loop()
         self._to_app: asyncio.Queue[Message] = asyncio.Queue()
-        self._from_app: asyncio.Queue[str] = asyncio.Queue()
+        self._from_app: asyncio.Queue[Message] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self.started = False
@@ -165,11 +179,12 @@ class _Lifespan:
             if self._task is None or self._task.done():
                 self._task = asyncio.ensure_future(self._run())
                 self._to_app.put_nowait({"type": "lifespan.startup"})
-            event_type = await self._from_app.get()
-            if event_type == "lifespan.startup.failed":
+            event = await self._from_app.get()
+            if event["type"] == "lifespan.startup.failed":
                 await asyncio.wait({self._task})
                 self._from_app, self._to_app = asyncio.Queue(), asyncio.Queue()
-                raise CannotConnect("the app did not start", arrived=False)
+                reason = event.get("message")
+                raise CannotConnect(f"the app did not start{f': {reason}' if reason else ''}", arrived=False)
             self.started = True
 
     async def stop(self) -> None:
@@ -179,14 +194,14 @@ class _Lifespan:
 
     async def _run(self) -> None:
         async def send(message: Message) -> None:
-            self._from_app.put_nowait(message["type"])
+            self._from_app.put_nowait(message)
 
         try:
             # An app without a lifespan raises.
             with suppress(Exception):
                 await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._to_app.get, send)
         finally:
-            self._from_app.put_nowait("over")
+            self._from_app.put_nowait({"type": "over"})
 
 
 async def _with_read_timeout(request: HttpRequest, waiting: Awaitable[T]) -> T:

@@ -41,6 +41,7 @@ from dragoman.server.http.limiter import Limiter
 from dragoman.server.plugins import PluginContext, chosen_plugins, webhook_senders
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
+from dragoman.transports.endpoint import Endpoint
 from dragoman.webhooks.request import ISSUER
 from dragoman.webhooks.service import DeliveryService
 
@@ -48,11 +49,14 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.engine.ports.ownership import Ownership
     from dragoman.engine.ports.store import Store
+    from dragoman.model.card import AgentCard
+    from dragoman.model.user import User
     from dragoman.net.exchange import HttpClient
     from dragoman.server.agent.agent import Agent
     from dragoman.server.config.settings import Settings
     from dragoman.server.config.values import ListenAddress
     from dragoman.server.http.app import CallListener, MetricsExporter
+    from dragoman.transports.http import Request
     from dragoman.webhooks.sender import WebhookSender
 
 # How many agents may call each other in a row, unless a plug-in sets it.
@@ -174,67 +178,60 @@ def build(
     refiners = [plugin.engine(store, clock) for plugin in extra]
     addresses = Addresses(settings.url, settings.trust_proxy, settings.grpc_url)
     signing = _signing(settings, keys) if settings.sign else None
-    delivery_factory = None
+    delivery = None
     if settings.push:
-        delivery_factory = partial(
-            _webhook_delivery, settings, storage, clock, keys, addresses, webhook_senders(agents)
-        )
+        delivery = _webhook_delivery(settings, storage, clock, keys, addresses, webhook_senders(agents))
     limits = settings.limits
     json_limits = JsonLimits(limits.nesting, limits.values, limits.parts)
-    hosted = [
-        HostedAgent(
+    limiter = Limiter(limits, clock, addresses, MemoryQuota(*memory_for(limits, workers=settings.workers)))
+    hosted: list[HostedAgent] = []
+    for agent, own_operations in zip(agents, operations, strict=True):
+        cards = Cards(
             agent,
-            Cards(
-                agent,
-                settings.card_version,
-                clock.now(),
-                push=settings.push,
-                signing=signing,
-                grpc=addresses.grpc,
-                tenant="" if agent is agents[0] else agent.name,
-                oldest=own_operations is not None,
-            ),
-            partial(
-                Service,
-                EngineAgent(agent),
-                store,
-                bus,
-                clock,
-                reduce(partial(_refine, agent), refiners, engine),
-                ownership=ownership,
-            ),
-            settings.limits.body,
+            settings.card_version,
+            clock.now(),
+            push=settings.push,
+            signing=signing,
+            grpc=addresses.grpc,
+            tenant="" if agent is agents[0] else agent.name,
+            oldest=own_operations is not None,
+        )
+        refined = reduce(partial(_refine, agent), refiners, engine)
+        endpoint = Endpoint(
+            Service(EngineAgent(agent), store, bus, clock, refined, delivery, ownership=ownership),
+            agent.extensions,
+            body_limit=limits.body,
             blocking=settings.blocking,
             strict_files=settings.strict_files,
             limits=json_limits,
+            denial_log=limiter.denials,
             plugin_operations=own_operations,
+            extended_card=partial(_extended_card, cards, addresses),
         )
-        for agent, own_operations in zip(agents, operations, strict=True)
-    ]
+        hosted.append(HostedAgent(agent, cards, endpoint))
     retention = Retention(keep=limits.keep, keep_tasks=limits.keep_tasks, compact=limits.compact)
     cross_site = _cross_site(settings)
     janitor = Janitor(store, clock, retention)
-    auth_factory = partial(_authentication, agents, settings, keys, clock, addresses)
-    limiter = Limiter(limits, clock, addresses, MemoryQuota(*memory_for(limits, workers=settings.workers)))
+    if all(agent.tools is None for agent in agents):  # else it is checked at the start, when the tools are known
+        _check_console(agents, settings)
     context = PluginContext(hosted, bus, clock, limits.body, json_limits, limiter.denials, os.environ)
     return App(
         hosted,
         store,
         addresses,
-        auth_factory,
+        limiter,
         cross_site,
         janitor,
+        authentication=partial(_authentication, agents, settings, keys, clock, addresses),
         bus=bus,
-        needs_lifespan=ownership is not None,
         check=partial(_check_secret, agents, settings) if lacks_secret else None,
-        delivery_factory=delivery_factory,
+        delivery=delivery,
         keys=keys,
-        limiter=limiter,
         grpc_factory=None if settings.grpc is None else _grpc_factory(settings),
         metrics=None if settings.metrics is None else _metrics_exporter(settings, settings.metrics),
         extra=[routes for plugin in extra if (routes := plugin.routes(context)) is not None],
         console=build_console(
-            settings, hosted, store, clock, addresses, store_url=store_url, shared=ownership is not None
+            settings, hosted, store, delivery, clock, addresses, store_url=store_url, shared=ownership is not None
         ),
         watches_loop=isinstance(clock, SystemClock),
         samplers=(sample_threads, bus.sample, *samplers),
@@ -275,6 +272,22 @@ def _takes_cookies(agents: Sequence[Agent], settings: Settings) -> bool:
     return settings.compat is not None or any(skill.permission for agent in agents for skill in agent.skills)
 
 
+def _check_console(agents: Sequence[Agent], settings: Settings) -> None:
+    """Raise ConfigError when the console is for users, and nobody can be one."""
+    if settings.console == "auth" and settings.auth is None and not _takes_cookies(agents, settings):
+        raise ConfigError(
+            "console: nobody can sign in here: set auth, as with --auth cookie, or leave out --console auth"
+        )
+
+
+def _extended_card(cards: Cards, addresses: Addresses, request: Request, user: User | None) -> AgentCard | None:
+    """Return the card for an authenticated caller; None on a server without authentication."""
+    if not cards.has_extended:
+        return None
+    base = addresses.base(request) + request.prefix
+    return cards.sign(cards.extended_card(base, user), request, base)
+
+
 def _authentication(
     agents: Sequence[Agent], settings: Settings, keys: LazyKeys, clock: Clock, addresses: Addresses
 ) -> Authentication | None:
@@ -284,11 +297,8 @@ def _authentication(
     # A skill that needs a permission enables the cookie scheme, and so does `compat`; other skills stay open to anyone.
     allow_anonymous = auth is None
     if allow_anonymous:
+        _check_console(agents, settings)
         if not _takes_cookies(agents, settings):
-            if settings.console == "auth":
-                raise ConfigError(
-                    "console: nobody can sign in here: set auth, as with --auth cookie, or leave out --console auth"
-                )
             return None
         auth = AuthSettings(("cookie",))
 

@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 
     from dragoman.clock import Clock
     from dragoman.console.access import Viewer
-    from dragoman.engine.execute.cancel import TaskCanceler
     from dragoman.engine.ports.store import Store
     from dragoman.model.user import User
     from dragoman.server.config.settings import Settings
     from dragoman.server.http.address import Addresses
     from dragoman.server.http.hosted import HostedAgent
     from dragoman.transports.http import Request
+    from dragoman.webhooks.service import DeliveryService
 
 
 def build_console(
     settings: Settings,
     hosted: Sequence[HostedAgent],
     store: Store,
+    delivery: DeliveryService | None,
     clock: Clock,
     addresses: Addresses,
     *,
@@ -54,28 +55,24 @@ def build_console(
         clock,
         node=settings.node_name,
         version=__version__,
-        agents=[each.agent.name for each in hosted],
+        services=[each.service for each in hosted],
+        delivery=delivery,
     )
     routes = [
-        *_tasks_view(hosted, store).routes(),
+        *_tasks_view(hosted, store, delivery).routes(),
         *_call_routes(hosted, addresses),
         ApiRoute("GET", ("server",), "admin", view.show),
     ]
     return ConsoleSettings(ConsoleAccess(settings.console, settings.console_token), routes, view)
 
 
-def _tasks_view(hosted: Sequence[HostedAgent], store: Store) -> TasksView:
+def _tasks_view(hosted: Sequence[HostedAgent], store: Store, delivery: DeliveryService | None) -> TasksView:
     def wake_webhooks() -> None:
-        if hosted[0].delivery is not None:  # all agents have the same
-            hosted[0].delivery.wake()
+        if delivery is not None:
+            delivery.wake()
 
-    # A service is built anew for every event loop, so it is looked up for each request.
-    cancelers = {each.agent.name: partial(_canceler, each) for each in hosted}
+    cancelers = {each.agent.name: each.service.canceler for each in hosted}
     return TasksView(store, cancelers, on_woken=wake_webhooks)
-
-
-def _canceler(hosted: HostedAgent) -> TaskCanceler:
-    return hosted.service.canceler
 
 
 def _call_routes(hosted: Sequence[HostedAgent], addresses: Addresses) -> list[ApiRoute]:

@@ -99,10 +99,6 @@ class Routes(Protocol):
         """Respond to a request under one of `mounts` for an unknown agent."""
         ...
 
-    def reset(self) -> None:
-        """Reset all state. Called before the server starts, and for every further event loop it is started on."""
-        ...
-
     async def close(self) -> None:
         """Release everything. The engines are closed already."""
         ...

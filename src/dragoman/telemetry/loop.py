@@ -87,13 +87,9 @@ class LoopMonitor:
                     logger.exception("a sampler of metrics has failed: what it measures stays as it was")
 
     def start(self) -> None:
-        """Watch the running event loop. Idempotent; on another loop than before, the old one is forgotten."""
-        loop = asyncio.get_running_loop()
-        if self._ticker is not None:
-            if self._ticker.loop() is loop:
-                return
-            self.stop()
-        self._ticker = _WATCHDOG.watch(loop, self)
+        """Watch the running event loop. Idempotent until `stop`."""
+        if self._ticker is None:
+            self._ticker = _WATCHDOG.watch(asyncio.get_running_loop(), self)
 
     def stop(self) -> None:
         """Watch no more. Idempotent."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dragoman.transports.http import AsgiScope, Header, Receive, Request, Send
     from dragoman.transports.limits import DenialLog
 
-    ExtendedCard = Callable[[Request, User | None], AgentCard]
+    ExtendedCard = Callable[[Request, User | None], AgentCard | None]
 
 
 # The default limits on the JSON of a request.
@@ -118,7 +118,7 @@ class Endpoint:
             Operation.LIST_PUSH: service.list_pushes,
             Operation.DELETE_PUSH: service.delete_push,
         }
-        # Builds the card for an authenticated caller; None on a server without authentication.
+        # Builds the card for an authenticated caller; it returns None on a server without authentication.
         self._extended_card = extended_card
 
     def active_extensions(self, request: Request) -> frozenset[str]:
@@ -182,7 +182,9 @@ class Endpoint:
     ) -> Outcome:
         if operation is Operation.EXTENDED_CARD:
             if self._extended_card is not None and request is not None:
-                return Outcome(self._extended_card(request, call.user), "")
+                card = self._extended_card(request, call.user)
+                if card is not None:
+                    return Outcome(card, "")
             self.service.extended_card(call, params.tenant)
             raise MethodNotFound
         return Outcome(await self._pushes[operation](call, params), call.origin)

@@ -43,7 +43,7 @@ class Console:
         self.connection = connect(agent, store=store, clock=clock, settings=EngineSettings(drain=0))
         self.service = self.connection.service
         self.woken = 0
-        self.view = TasksView(store, {agent.name: lambda: self.service.canceler}, on_woken=self._count_woken)
+        self.view = TasksView(store, {agent.name: self.service.canceler}, on_woken=self._count_woken)
 
     def _count_woken(self) -> None:
         self.woken += 1

@@ -85,10 +85,32 @@ async def test_an_app_that_does_not_start_is_an_error_every_time() -> None:
 
     http = AsgiClient(app)
     for _ in range(2):
-        with pytest.raises(CannotConnect, match="did not start") as caught:
+        with pytest.raises(CannotConnect, match="did not start: no database") as caught:
             await read(http)
         assert caught.value.arrived is False
     await http.close()
+
+
+def test_another_app_is_built_after_a_close_and_on_another_event_loop() -> None:
+    apps: list[App] = []
+
+    def build() -> App:
+        apps.append(App())
+        return apps[-1]
+
+    http = AsgiClient(build(), build)
+
+    async def read_twice_and_close() -> None:
+        await read(http)
+        await read(http)
+        await http.close()
+
+    asyncio.run(read_twice_and_close())
+    asyncio.run(read_twice_and_close())
+    asyncio.run(read(http))  # nobody closes it
+    asyncio.run(read_twice_and_close())
+    assert [app.started for app in apps] == [1, 1, 1, 1]
+    assert [app.stopped for app in apps] == [1, 1, 0, 1]
 
 
 async def test_an_app_without_a_lifespan_is_called_all_the_same() -> None:

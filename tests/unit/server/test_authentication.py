@@ -18,7 +18,6 @@ import argon2
 import httpx2
 import pytest
 from click.testing import CliRunner
-from starlette.testclient import TestClient
 
 from dragoman import Agent, Client, Context, Server, User
 from dragoman.auth import ApiKey, Basic, Bearer, Cookie
@@ -402,21 +401,6 @@ async def test_the_client_gets_in_with_every_credential(door: Door, kind: str, p
         async with Client(str(http.base_url), protocol=protocol) as stranger:
             with pytest.raises((AuthError, Unauthenticated)):
                 await stranger.send(tool="whoami")
-
-
-def test_an_app_that_gets_a_new_loop_with_every_request_lets_go_of_its_users(door: Door) -> None:
-    door.add("ada")
-    cookie = {"Cookie": f"user={door.users('cookie', 'ada')}"}
-    client = TestClient(make_agent().app(store=door.store, secret=SECRET, auth="cookie"))
-    before = open_files()
-    for _ in range(5):
-        assert client.post("/message:send", json=SEND, headers=cookie).status_code == 200
-    assert open_files() < before + 20
-
-
-def open_files() -> int:
-    place = Path("/proc/self/fd")
-    return len(list(place.iterdir())) if place.exists() else 0
 
 
 # -- wrong passwords ---------------------------------------------------------------------------------------------------

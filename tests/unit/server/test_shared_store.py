@@ -174,28 +174,25 @@ async def test_a_front_delivers_the_events_of_a_task_that_another_node_runs(join
 # Starting
 
 
-async def test_a_server_that_stopped_can_start_again(join: Any, caplog: pytest.LogCaptureFixture) -> None:
-    node = await join("one")
-    task = await node.send("go", skill="trip")
-    await node.app.stop()
-    await node.app.start()
-    assert (await node.send("3", task=task["id"]))["status"]["state"] == "TASK_STATE_COMPLETED"
+async def test_after_a_server_has_stopped_another_of_its_name_goes_on(
+    join: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = await join("one")
+    task = await before.send("go", skill="trip")
+    await before.close()
+    after = await join("one")
+    assert (await after.send("3", task=task["id"]))["status"]["state"] == "TASK_STATE_COMPLETED"
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
-def test_the_app_is_not_used_on_another_event_loop_before_it_was_stopped(postgres_url: str) -> None:
+def test_an_app_on_another_event_loop_is_refused_and_can_be_stopped_on_its_own(postgres_url: str) -> None:
     app = make_agent().app(store=postgres_url, secret=SECRET)
-    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
-    try:
-        first.run_until_complete(app.start())
-        with pytest.raises(ConfigError, match="run the app with its lifespan"):
-            second.run_until_complete(app.start())
-        first.run_until_complete(app.stop())
-        second.run_until_complete(app.start())
-        second.run_until_complete(app.stop())
-    finally:
-        first.close()
-        second.close()
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        first.run(app.start())
+        for refused in (app.start(), app.drain(), app.stop()):
+            with pytest.raises(ConfigError, match="run it with its lifespan"):
+                second.run(refused)
+        first.run(app.stop())
 
 
 @pytest.mark.parametrize(

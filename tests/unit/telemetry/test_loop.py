@@ -383,14 +383,12 @@ async def test_servers_on_one_loop_share_a_ticker_and_all_loops_one_thread() -> 
 
 
 def test_a_loop_that_is_closed_or_dropped_is_forgotten() -> None:
-    monitor = LoopMonitor(nobody)
-
     async def start() -> weakref.ref[asyncio.AbstractEventLoop]:
-        monitor.start()
+        LoopMonitor(nobody).start()
         return weakref.ref(asyncio.get_running_loop())
 
     first = asyncio.run(start())
-    asyncio.run(start())  # the monitor is used on another loop, as with test clients
+    asyncio.run(start())  # that of another server, as with test clients
     deadline = time.monotonic() + SECONDS
     while watchdogs():
         assert time.monotonic() < deadline

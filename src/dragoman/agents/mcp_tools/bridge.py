@@ -66,9 +66,9 @@ class McpTools:
         self._default = default_tool
         self._timeout = timeout
         self._total_timeout = total_timeout
-        self._supervisors = tuple(
-            Supervisor(each, self._rebuild_tools, start_seconds=start_seconds) for each in sources
-        )
+        self._sources = tuple(sources)
+        self._start_seconds = start_seconds
+        self._supervisors: tuple[Supervisor, ...] = ()  # those of the servers, from `open` to `close`
         self._tools: dict[str, Tool] = {}
         self._open_calls = OpenCalls()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -87,15 +87,15 @@ class McpTools:
     @property
     def asks_within_calls(self) -> bool:
         """True when a server may ask while a call is open, so that only this process can pass the answer on."""
-        return any(each.source.asks_within_calls for each in self._supervisors)
+        return any(each.asks_within_calls for each in self._sources)
 
     @property
     def about(self) -> ServerMetadata:
         """What the server reports about itself, for the agent card."""
-        if len(self._supervisors) != 1:
-            names = ", ".join(each.source.name for each in self._supervisors)
+        if len(self._sources) != 1:
+            names = ", ".join(each.name for each in self._sources)
             return ServerMetadata(description=f"The tools of {names}")
-        connection = self._supervisors[0].connection
+        connection = self._supervisors[0].connection if self._supervisors else None
         if connection is None:
             return ServerMetadata()
         info = connection.client.server_info
@@ -105,7 +105,7 @@ class McpTools:
             info.title if info else None,
         ]
         text = next((text.strip() for text in texts if text and text.strip()), "")
-        about = _first_paragraph(text) or f"The tools of {self._supervisors[0].source.name}"
+        about = _first_paragraph(text) or f"The tools of {self._sources[0].name}"
         description = f"{about}{'' if about.endswith(('.', '!', '?', '…')) else '.'} {CALL_HINT}"
         if info is None:
             return ServerMetadata(description=description)
@@ -130,7 +130,7 @@ class McpTools:
 
     def _rebuild_tools(self) -> None:
         """Rebuild the tools from what the servers list."""
-        several = len(self._supervisors) > 1
+        several = len(self._sources) > 1
         tools_by_id: dict[str, Tool] = {}
         for supervisor in self._supervisors:
             connection = supervisor.connection
@@ -201,10 +201,14 @@ class McpTools:
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
+            # What was not closed on an earlier loop has ended with it.
             self._loop, self._opening, self._open_calls, self._is_open = loop, asyncio.Lock(), OpenCalls(), False
         async with self._opening:
             if self._is_open:
                 return
+            self._supervisors = tuple(
+                Supervisor(each, self._rebuild_tools, start_seconds=self._start_seconds) for each in self._sources
+            )
             try:
                 await self._open_all()
                 self._rebuild_tools()
@@ -234,18 +238,17 @@ class McpTools:
                 raise ConfigError(f"{option}: there is no tool `{name}`; there are: {existing}")
 
     async def close(self) -> None:
-        """Close all connections. Waits for servers that are being opened: none is left running."""
+        """Close all connections of this event loop. Waits for servers that are being opened: none is left running."""
         if self._loop is asyncio.get_running_loop():
             async with self._opening:
                 await self._close()
-        else:
-            await self._close()
 
     async def _close(self) -> None:
         await self._open_calls.close()
         if self._card_task is not None:
             self._card_task.cancel()
         await asyncio.gather(*(supervisor.close() for supervisor in self._supervisors))
+        self._supervisors = ()
         self._loop, self._tools, self._is_open = None, {}, False
 
     # -- running -------------------------------------------------------------------------------------------------------

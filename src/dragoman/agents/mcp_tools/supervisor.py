@@ -29,7 +29,10 @@ RECONNECT_TIMEOUT = 15.0
 
 
 class Supervisor:
-    """Keeps a connection to one MCP server open; `on_tools_changed` is called whenever its tools may have changed."""
+    """Keeps a connection to one MCP server open, from `open` to `close`, each of which is called once.
+
+    `on_tools_changed` is called whenever the tools of the server may have changed.
+    """
 
     def __init__(
         self, source: Source, on_tools_changed: Callable[[], None], *, start_seconds: float, clock: Clock | None = None
@@ -47,10 +50,7 @@ class Supervisor:
         self._outdated = asyncio.Event()
         self._replaced: ServerConnection | None = None
         self._asking = ElicitationState()
-        self._spares = self._new_spares()
-
-    def _new_spares(self) -> SparePool:
-        return SparePool(self.source, self._asking, self._clock, self._start_seconds)
+        self._spares = SparePool(source, self._asking, self._clock, start_seconds)
 
     @property
     def connection(self) -> ServerConnection | None:
@@ -67,9 +67,6 @@ class Supervisor:
             ConfigError: the program does not exist, or may not be run.
             CannotConnect: the server does not answer, or the supervisor was closed meanwhile.
         """
-        await self.close()
-        self._connected, self._outdated, self._asking = asyncio.Event(), asyncio.Event(), ElicitationState()
-        self._spares, self._replaced = self._new_spares(), None
         since = self._clock.now()
         self._log_start()
         opening = self._opening = asyncio.create_task(self._connect())
@@ -104,14 +101,12 @@ class Supervisor:
         opening, self._opening = self._opening, None
         supervise_task, self._supervise_task = self._supervise_task, None
         connection, self._connection = self._connection, None
-        # Tasks of an earlier event loop cannot be awaited here.
-        loop = asyncio.get_running_loop()
-        if opening is not None and opening.get_loop() is loop:
+        if opening is not None:
             opening.cancel()
             await asyncio.wait((opening,))
             if not opening.cancelled() and opening.exception() is None:
                 await opening.result().close()
-        if supervise_task is not None and supervise_task.get_loop() is loop:
+        if supervise_task is not None:
             supervise_task.cancel()
             await asyncio.wait((supervise_task,))
             # It may have connected once more before it was canceled.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from dragoman.clock import SystemClock
 from dragoman.compat.executor.bridge import run_of
 from dragoman.compat.executor.custom.parts import CustomParts
 from dragoman.compat.executor.event_queue import EventQueues
@@ -40,6 +40,7 @@ from dragoman.server.config.settings import Limits
 from dragoman.server.http.address import Addresses
 from dragoman.server.http.app import App
 from dragoman.server.http.hosted import HostedAgent
+from dragoman.server.http.limiter import Limiter
 from dragoman.transports.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -56,13 +57,9 @@ if TYPE_CHECKING:
     )
     from dragoman.compat.executor.jsonrpc import Request
     from dragoman.compat.executor.params import AgentCard
-    from dragoman.engine.ports.webhooks import Outbox
     from dragoman.model.user import User
-    from dragoman.transports.endpoint import ExtendedCard
     from dragoman.transports.http import Header
     from dragoman.transports.http import Request as HttpRequest
-    from dragoman.transports.limits import DenialLog
-    from dragoman.webhooks.service import DeliveryService
 
 logger = logging.getLogger("dragoman.compat")
 
@@ -84,19 +81,8 @@ class FixedCard(Cards):
         return 200, self._body, headers
 
 
-class _Hosted(HostedAgent):
-    """Hosts the executor behind HTTP with the extended card that the handler was given, if any."""
-
-    extended_card: AgentCard | None = None
-
-    def rebuild(self, delivery: DeliveryService | None, extended: ExtendedCard | None, denials: DenialLog) -> None:
-        """Build a new engine and its endpoints."""
-        card = self.extended_card
-        super().rebuild(delivery, extended if card is None else lambda _, __: card.to_model(), denials)
-
-
 class RequestHandler:
-    """Handles requests with an executor. It starts with the first request; `close` or `async with` stops it.
+    """Handles requests with an executor. It starts with the first request; `close` or `async with` stops it for good.
 
     `agent_card` is the card that `app()` serves; `extended_card` is the result of `agent/getAuthenticatedExtendedCard`.
     With a `push_sender` webhooks are delivered, and `push_configs` is the store of their configs; without one it is
@@ -127,36 +113,34 @@ class RequestHandler:
             task_store = given_configs.task_store
         custom = CustomParts(task_store, None if given_configs is not None else push_config_store, push_sender)
         journal = task_store if isinstance(task_store, TaskStore) and custom.tasks is None else TaskStore(clock=clock)
-        self._journal = journal
         # Typed as the classes of this package; whoever gave objects of their own has them in their own types.
         self.task_store = journal if task_store is None else cast("TaskStore", task_store)
         self.queues = EventQueues()
         journal.attach(self.queues)
         self._extended_card = extended_card
-        self._settings = custom.refine(settings or EngineSettings(), journal)
-        run = run_of(executor, queues=self.queues, task_store=journal)
-        self._agent = Agent(journal.agent, run=run)
-        cards = FixedCard(self._agent, agent_card, journal.clock.now())
-        hosted = _Hosted(self._agent, cards, self._make_service, Limits().body, blocking=True)
-        hosted.extended_card = extended_card
+        agent = Agent(journal.agent, run=run_of(executor, queues=self.queues, task_store=journal))
         self.push_configs: PushConfigStore | None = None
-        deliveries = keys = None
+        delivery = keys = None
         if push_sender is not None:
             sender = push_sender if isinstance(push_sender, PushSender) else PushSender()
             configs = given_configs or PushConfigStore()
             configs.attach(journal, sender)
             senders = {} if custom.sender is None else {journal.agent: custom.sender}
-            deliveries, keys = partial(configs.delivery, senders), sender.keys
+            delivery, keys = configs.delivery(senders), sender.keys
             self.push_configs = configs if custom.configs is None else cast("PushConfigStore", push_config_store)
-        self._app = App(
-            [hosted], journal.engine_store, Addresses(None, ()), lambda: None, delivery_factory=deliveries, keys=keys
+        refined = custom.refine(settings or EngineSettings(), journal)
+        limits, addresses = Limits(), Addresses(None, ())
+        limiter = Limiter(limits, SystemClock(), addresses)
+        self._endpoint = Endpoint(
+            Service(EngineAgent(agent), journal.engine_store, journal.bus, journal.clock, refined, delivery),
+            (),
+            body_limit=limits.body,
+            blocking=True,
+            denial_log=limiter.denials,
+            extended_card=None if extended_card is None else lambda _, __: extended_card.to_model(),
         )
-
-    def _make_service(self, outbox: Outbox | None) -> Service:
-        store = self._journal
-        service = Service(EngineAgent(self._agent), store.engine_store, store.bus, store.clock, self._settings, outbox)
-        self._endpoint = Endpoint(service, (), body_limit=Limits().body, blocking=True)
-        return service
+        hosted = HostedAgent(agent, FixedCard(agent, agent_card, journal.clock.now()), self._endpoint)
+        self._app = App([hosted], journal.engine_store, addresses, limiter, delivery=delivery, keys=keys)
 
     # -- lifecycle -------------------------------------------------------------------------------------------------
 

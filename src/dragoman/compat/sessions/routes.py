@@ -69,14 +69,8 @@ class SessionRoutes:
 
     def __init__(self, site: PluginContext, guard: InvocationGuard | None = None) -> None:
         self._site = site
-        self._guard = guard
         self._cards = {each.agent.name: AgentCards(each.agent, each.cards) for each in site.agents}
         self._registry = TaskRegistry(guard)
-
-    def reset(self) -> None:
-        """Start with an empty registry, for a new event loop."""
-        self._registry.clear()
-        self._registry = TaskRegistry(self._guard)
 
     async def close(self) -> None:
         """Drop every task, and wait for background work."""

@@ -81,7 +81,7 @@ class MetricsHistory:
         """Return what was measured, and go on measuring; the first look begins it."""
         now = self._clock.now()
         if self._totals is not None and now - self._sampled_ms > 3000 * BUCKET_SECONDS:
-            # Its event loop has ended, or the machine was asleep: a gap is no rate.
+            # The machine was asleep: a gap is no rate.
             self.stop()
         self._looked_ms = now
         if self._totals is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.clock import timestamp
 from dragoman.console.server.history import MetricsHistory
@@ -28,20 +28,6 @@ if TYPE_CHECKING:
 MAX_RUNNING = 200
 # A store that is looked at by several pages is not asked more often.
 STORE_SECONDS = 5
-
-
-class WatchedServer(Protocol):
-    """The parts of a running server, which are built anew for every event loop."""
-
-    @property
-    def services(self) -> Sequence[Service]:
-        """The engines, one for each agent."""
-        ...
-
-    @property
-    def delivery(self) -> DeliveryService | None:
-        """What delivers webhooks; None if there are none."""
-        ...
 
 
 class WatchedStore(NamedTuple):
@@ -69,7 +55,8 @@ class _StoreFacts(NamedTuple):
 class ServerView:
     """`GET console/api/server`, for administrators. It begins with `start` and ends with `stop`.
 
-    `node` is the name of this node, `agents` are the names of its agents, and `version` is Dragoman's.
+    `node` is the name of this node, `version` is Dragoman's, `services` are the engines, one for each agent, and
+    `delivery` is what delivers webhooks; None if there are none.
     """
 
     def __init__(
@@ -79,29 +66,29 @@ class ServerView:
         *,
         node: str,
         version: str,
-        agents: Sequence[str],
+        services: Sequence[Service],
+        delivery: DeliveryService | None,
     ) -> None:
-        self._server: WatchedServer | None = None
         self._store = store
         self._clock = clock
         self._node = node
         self._version = version
-        self._agents = tuple(agents)
-        self._errors = RecentErrors(agents)
-        self._history = MetricsHistory(clock, agents, self._count_streams)
+        self._services = services
+        self._delivery = delivery
+        self._agents = tuple(service.agent_name for service in services)
+        self._errors = RecentErrors(self._agents)
+        self._history = MetricsHistory(clock, self._agents, self._count_streams)
         self._started_ms = clock.now()
         self._facts = _StoreFacts()
         self._facts_ms: int | None = None
 
-    def start(self, server: WatchedServer) -> None:
-        """Begin to keep the errors of a server, when it starts. Idempotent."""
-        self._server = server
+    def start(self) -> None:
+        """Begin to keep errors, when the server starts. Idempotent."""
         self._started_ms = self._clock.now()
-        self._history.stop()  # its timer may be that of an earlier event loop
         self._errors.install()
 
     def stop(self) -> None:
-        """Keep no more errors, and measure no more, when the server stops or its event loop is gone. Idempotent."""
+        """Keep no more errors, and measure no more, when the server stops. Idempotent."""
         self._errors.remove()
         self._history.stop()
 
@@ -111,9 +98,8 @@ class ServerView:
         measured = self._history.look()
         facts = await self._ask_store()
         counts, error = await self._count_tasks()
-        delivery = None if self._server is None else self._server.delivery
         threads = skill_threads()
-        runs = list(_runs(self._services()))
+        runs = list(_runs(self._services))
         report = facts.report or self._own_report(len(runs), now)
         return {
             "node": {
@@ -131,8 +117,8 @@ class ServerView:
             "streams": self._count_streams(),
             "threads": {"busy": threads.busy, "size": threads.max_threads},
             "webhooks": {
-                "owed": 0 if delivery is None else delivery.owed_count,
-                "late": 0 if delivery is None else len(delivery.late),
+                "owed": 0 if self._delivery is None else self._delivery.owed_count,
+                "late": 0 if self._delivery is None else len(self._delivery.late),
             },
             "store": {
                 "kind": self._store.kind,
@@ -146,10 +132,7 @@ class ServerView:
         }
 
     def _count_streams(self) -> int:
-        return sum(service.open_streams for service in self._services())
-
-    def _services(self) -> Sequence[Service]:
-        return () if self._server is None else self._server.services
+        return sum(service.open_streams for service in self._services)
 
     def _location(self) -> str:
         administration = self._store.administration

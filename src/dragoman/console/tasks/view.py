@@ -34,14 +34,14 @@ _TOKEN_HOLDER = "console-token"  # noqa: S105
 class TasksView:
     """Handlers of the API for tasks.
 
-    `cancelers` are the agents that are served, each with what returns the canceler of its tasks once the server has
-    started. `on_woken` is called when a webhook was woken, so that it is delivered soon.
+    `cancelers` are the agents that are served, each with the canceler of its tasks. `on_woken` is called when a webhook
+    was woken, so that it is delivered soon.
     """
 
     def __init__(
         self,
         store: Store,
-        cancelers: Mapping[str, Callable[[], TaskCanceler]],
+        cancelers: Mapping[str, TaskCanceler],
         *,
         on_woken: Callable[[], None] | None = None,
         audit: Audit | None = None,
@@ -154,7 +154,7 @@ class TasksView:
         if canceler is None:
             raise UnsupportedOperation(f"the agent {row.scope.agent} is not served here: serve it to cancel its tasks")
         by = "" if viewer.user is not None and viewer.user.id == row.scope.owner else _name_of(viewer)
-        canceled = await canceler().cancel(row.scope, row.id, by=by)
+        canceled = await canceler.cancel(row.scope, row.id, by=by)
         return {"task": canceled[0]}
 
     # -- webhooks ------------------------------------------------------------------------------------------------------

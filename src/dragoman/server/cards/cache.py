@@ -172,7 +172,7 @@ class Cards:
         self._tenant = tenant
         self._oldest = oldest
         self._security: Security = OPEN
-        self._extended = False
+        self.has_extended = False
         self._modified_seconds = started_ms // 1000
         self._modified = formatdate(self._modified_seconds, usegmt=True).encode()
         self._cache: dict[tuple[Any, ...], CachedCard] = {}
@@ -200,7 +200,7 @@ class Cards:
 
     def set_security(self, security: Security) -> None:
         """Put the security schemes on the card, and that there is an extended card."""
-        self._security, self._extended = security, True
+        self._security, self.has_extended = security, True
         self._cache.clear()
 
     def card_for(self, base: str, user: User | None, *, linked: bool = False) -> AgentCard:
@@ -211,7 +211,7 @@ class Cards:
             user,
             push=self._push,
             security=self._security,
-            extended=self._extended,
+            extended=self.has_extended,
             linked=linked,
             grpc=self._grpc(base),
             tenant=self._tenant,
@@ -233,7 +233,7 @@ class Cards:
         every key they do not know.
         """
         kind, version = self._kind(request.path), self._version
-        vary = ["authorization, cookie"] if self._extended else []
+        vary = ["authorization, cookie"] if self.has_extended else []
         if kind == CARD and version == "both":
             version = card_version_of(request.headers.get(VERSION_HEADER_RECEIVED, ""))
             vary.append(VERSION_HEADER_RECEIVED)

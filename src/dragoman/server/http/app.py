@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dragoman.clock import SystemClock
 from dragoman.engine.handle import read_handle, unusable_handle
 from dragoman.model.error import ConfigError, DragomanError, ServerError
-from dragoman.server.config.settings import Limits
 from dragoman.server.http.cross_site import CrossSiteCheck
-from dragoman.server.http.limiter import Limiter
-from dragoman.server.http.pages import check_ready
+from dragoman.server.http.pages import check_ready, unavailable
 from dragoman.server.http.routes import Routing
 from dragoman.telemetry import trace
 from dragoman.telemetry.loop import LoopMonitor
@@ -27,19 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dragoman.engine.journal.retention import Janitor
-    from dragoman.engine.operations import Service
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.store import Store
-    from dragoman.model.card import AgentCard
     from dragoman.model.task import Task
-    from dragoman.model.user import User
-    from dragoman.server.cards.cache import Cards
     from dragoman.server.http.address import Addresses
     from dragoman.server.http.authentication import Authentication
     from dragoman.server.http.console import ConsoleSettings
     from dragoman.server.http.hosted import HostedAgent
     from dragoman.server.http.lazy import LazyKeys as Keys
-    from dragoman.server.http.limiter import Refuse
+    from dragoman.server.http.limiter import Limiter
+    from dragoman.server.http.router import Router
     from dragoman.server.plugins import Routes
     from dragoman.telemetry.loop import RunningSkill
     from dragoman.transports.http import AsgiApp, AsgiScope, Receive, Send
@@ -49,6 +42,11 @@ logger = logging.getLogger("dragoman.server")
 _RETRY_SOON = (b"retry-after", b"1")
 # How long gRPC calls may take to end once the runs have ended, in seconds.
 _CALL_SECONDS = 1.0
+_OTHER_LOOP = (
+    "this app was started on another event loop, and an app lives on one: run it with its lifespan, as every ASGI "
+    "server does; use test clients in a `with` block, and build an app for each: `agent.app()` is cheap"
+)
+_STOPPED = "this app was stopped, and an app starts once: build another one, which is cheap, with `agent.app()`"
 
 
 class CallListener(Protocol):
@@ -99,11 +97,12 @@ class MetricsExporter(Protocol):
 
 
 class App:
-    """A plain ASGI app. Lifespan is optional: without it the app starts with the first request and does not drain.
+    """A plain ASGI app. It starts once and lives on one event loop, the one that it is first started on.
 
-    With `needs_lifespan`, it must be stopped before its event loop ends. `watches_loop` is False where time stands
-    still, as in tests. `samplers` set metrics once a second. `check` raises ConfigError if a setting is missing that
-    the agents need; it is called when the store and the agents are open: what is wrong with those is said first.
+    Lifespan is optional: without it the app starts with the first request and does not drain. `watches_loop` is False
+    where time stands still, as in tests. `samplers` set metrics once a second. When the store and the agents are open,
+    `check` raises ConfigError if a setting is missing that the agents need, and `authentication` is built: tools and
+    their permissions come from MCP servers.
     """
 
     def __init__(
@@ -111,16 +110,15 @@ class App:
         hosted: Sequence[HostedAgent],
         store: Store,
         addresses: Addresses,
-        auth_factory: Callable[[], Authentication | None],
+        limiter: Limiter,
         cross_site: CrossSiteCheck | None = None,
         janitor: Janitor | None = None,
         *,
+        authentication: Callable[[], Authentication | None] = lambda: None,
         bus: Bus | None = None,
-        needs_lifespan: bool = False,
         check: Callable[[], None] | None = None,
-        delivery_factory: Callable[[], DeliveryService] | None = None,
+        delivery: DeliveryService | None = None,
         keys: Keys | None = None,
-        limiter: Limiter | None = None,
         grpc_factory: Callable[[App], CallListener] | None = None,
         metrics: MetricsExporter | None = None,
         extra: Sequence[Routes] = (),
@@ -132,29 +130,28 @@ class App:
         self._hosted = hosted
         self._store = store
         self._bus = bus
-        self._needs_lifespan = needs_lifespan
         self._check = check
         self._addresses = addresses
-        # With MCP tools, authentication is built once they are open: tools and permissions come from their servers.
-        self._auth_factory = auth_factory
-        self._auth_needs_open_agents = any(one.agent.tools is not None for one in hosted)
-        self._auth = None if self._auth_needs_open_agents else auth_factory()
+        self._authentication = authentication
+        self._auth: Authentication | None = None
         self._cross_site = cross_site or CrossSiteCheck(None, (), (), open_list=False)
         self._janitor = janitor
-        self._delivery_factory = delivery_factory
-        self._delivery: DeliveryService | None = None
+        self._delivery = delivery
         self._keys = keys
-        self._limiter = limiter or Limiter(Limits(), SystemClock(), addresses)
+        self._limiter = limiter
+        self._shared = limiter.shared
         self._grpc_factory = grpc_factory
         self._grpc: CallListener | None = None
         self._metrics = metrics
         self._extra = extra
         self._console = console
-        self._rebuild()
-        # The loop the server runs on, None while it is stopped, and the loop of the last attempt to start.
+        # Built at the start, because they depend on authentication.
+        self._router: Router
+        self._grpc_app: AsgiApp
+        # The loop that the app lives on, from its first attempt to start, and the same while it serves.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._ready_loop: asyncio.AbstractEventLoop | None = None
-        self._last_start_loop: asyncio.AbstractEventLoop | None = None
-        self._start_lock: asyncio.Lock | None = None
+        self._start_lock = asyncio.Lock()
         self._opening_store: asyncio.Task[None] | None = None
         self._draining = False
         self.startup_error: BaseException | None = None
@@ -164,36 +161,6 @@ class App:
         self._watches_loop = watches_loop
 
     # -- start and stop --------------------------------------------------------------------------------------------
-
-    def _rebuild(self) -> None:
-        """Build anew what is bound to an event loop or depends on authentication: delivery, engines, routes."""
-        self._delivery = None if self._delivery_factory is None else self._delivery_factory()
-        self._shared = self._limiter.shared()
-        for routes in self._extra:
-            routes.reset()
-        for hosted in self._hosted:
-            extended = None if self._auth is None else partial(self._extended_card, hosted.cards)
-            hosted.rebuild(self._delivery, extended, self._limiter.denials)
-        routing = Routing(
-            self._hosted,
-            self._store,
-            self._addresses,
-            self._cross_site,
-            self._limiter,
-            self._auth,
-            self._keys,
-            self._extra,
-            self._console,
-            self._auth_needs_open_agents,
-            self._build_starting_app,
-            lambda: self._draining,
-        )
-        self._router = routing.build_router()
-        self._grpc_route = routing.build_grpc_route() if self._grpc_factory is not None else None
-
-    def _extended_card(self, cards: Cards, request: Request, user: User | None) -> AgentCard:
-        base = self._addresses.base(request) + request.prefix
-        return cards.sign(cards.extended_card(base, user), request, base)
 
     def listens_at(self, url: str) -> None:
         """Set where the server listens, for receivers of webhooks: that is where the keys of signatures are."""
@@ -222,32 +189,25 @@ class App:
             self._grpc.close()
 
     async def start(self) -> None:
-        """Open the store and all parts, and recover tasks that a crash interrupted. Idempotent on one event loop.
+        """Open the store and all parts, and recover tasks that a crash interrupted. Idempotent until `stop`.
+
+        A start that failed may be tried again.
 
         Raises:
-            ConfigError: a setting does not fit, or the store cannot be opened.
+            ConfigError: a setting does not fit, or the store cannot be opened. Or the app was stopped, or was started
+                on another event loop.
             DragomanError: an agent cannot be opened.
         """
         loop = asyncio.get_running_loop()
         if self._ready_loop is loop:
             return
-        if self._last_start_loop is not loop:
-            # Test clients use a new loop for every request; everything on the old one is lost.
-            if self._ready_loop is not None and self._needs_lifespan:
-                raise ConfigError(
-                    "the event loop of this server has ended, and its connections to PostgreSQL with it: run the app "
-                    "with its lifespan, as every ASGI server does, and test clients in a `with` block"
-                )
-            previous_loop, self._last_start_loop, self._start_lock = self._ready_loop, loop, asyncio.Lock()
-            self._ready_loop = None
-            if previous_loop is not None:
-                if self._auth is not None:
-                    await self._auth.close()
-                await self._close_store()
-                self._rebuild()
-        assert self._start_lock is not None
+        if self._loop is None:
+            self._loop = loop
+        self._check_loop()
         async with self._start_lock:
             if self._ready_loop is None:
+                if self._draining:
+                    raise ConfigError(_STOPPED)
                 TRACING.detect()
                 FORWARDING.detect()
                 try:
@@ -256,17 +216,21 @@ class App:
                 except BaseException:
                     self._observe_no_more()
                     raise
-                self._ready_loop, self._draining = loop, False
+                self._ready_loop = loop
                 if self._janitor is not None:
                     self._janitor.start()
                 if self._watches_loop:
                     self.monitor.start()
 
+    def _check_loop(self) -> None:
+        if self._loop is not asyncio.get_running_loop():
+            raise ConfigError(_STOPPED if self._draining else _OTHER_LOOP)
+
     def _observe(self) -> None:
         if self._metrics is not None:
             self._metrics.start()
         if self._console is not None:
-            self._console.start(self)
+            self._console.start()
 
     def _observe_no_more(self) -> None:
         if self._console is not None:
@@ -294,13 +258,12 @@ class App:
                 await self._bus.open()
             await self._open_parts()
         except BaseException:
+            await self._close_auth()
             await self._close_store()
             await asyncio.gather(*(hosted.agent.close() for hosted in self._hosted))
             raise
 
     async def _open_parts(self) -> None:
-        if self._draining:
-            self._rebuild()
         results = await asyncio.gather(
             *(hosted.agent.backend.open() for hosted in self._hosted), return_exceptions=True
         )
@@ -308,15 +271,14 @@ class App:
             raise error
         if self._check is not None:
             self._check()
-        if self._auth_needs_open_agents and self._auth is None:
-            self._auth = self._auth_factory()
-            self._rebuild()
         for hosted in self._hosted:
             hosted.cards.check()
-        if self._auth is not None:
-            await self._auth.open()
+        auth = self._auth = self._authentication()
+        if auth is not None:
+            await auth.open()
             for hosted in self._hosted:
-                hosted.cards.set_security(self._auth.security())
+                hosted.cards.set_security(auth.security())
+        self._build_routes()
         for hosted in self._hosted:
             await hosted.service.start()
         if self._delivery is not None:
@@ -326,15 +288,22 @@ class App:
             self._addresses.grpc_at(*self._grpc.public_address)
             await self._grpc.start()
 
-    @property
-    def services(self) -> list[Service]:
-        """The engines, one for each agent."""
-        return [hosted.service for hosted in self._hosted]
-
-    @property
-    def delivery(self) -> DeliveryService | None:
-        """What delivers webhooks; None if there are none."""
-        return self._delivery
+    def _build_routes(self) -> None:
+        routing = Routing(
+            self._hosted,
+            self._store,
+            self._addresses,
+            self._cross_site,
+            self._limiter,
+            self._auth,
+            self._keys,
+            self._extra,
+            self._console,
+            lambda: self._draining,
+        )
+        self._router = routing.build_router()
+        if self._grpc_factory is not None:
+            self._grpc_app = routing.build_grpc_app()
 
     @property
     def running(self) -> int:
@@ -361,8 +330,13 @@ class App:
         return True
 
     async def drain(self) -> None:
-        """Let runs finish and end the streams while connections are still open. Idempotent."""
+        """Let runs finish and end the streams while connections are still open. Idempotent.
+
+        Raises:
+            ConfigError: this is another event loop than the one that the app was started on.
+        """
         if self._ready_loop is not None and not self._draining:
+            self._check_loop()
             self._draining = True
             if self._grpc is not None:
                 await self._grpc.report_health()
@@ -373,7 +347,11 @@ class App:
                 await routes.close()
 
     async def stop(self) -> None:
-        """Drain, then close the store, the agents and all other parts."""
+        """Drain, then close the store, the agents and all other parts. The app cannot be started again.
+
+        Raises:
+            ConfigError: this is another event loop than the one that the app was started on.
+        """
         await self.drain()
         if self._ready_loop is not None:
             self._ready_loop = None
@@ -385,14 +363,18 @@ class App:
                 await self._janitor.stop()
             if self._delivery is not None:
                 await self._delivery.close()
-            if self._auth is not None:
-                await self._auth.close()
+            await self._close_auth()
             await self._close_store()
             for hosted in self._hosted:
                 await hosted.agent.close()
             if METRICS.on:
                 self.monitor.sample()  # in a process that goes on, nothing of this server is under way any more
             self._observe_no_more()  # last: operators watch how a server stops
+
+    async def _close_auth(self) -> None:
+        auth, self._auth = self._auth, None
+        if auth is not None:
+            await auth.close()
 
     async def _close_store(self) -> None:
         if self._bus is not None:
@@ -403,9 +385,10 @@ class App:
         """Continue a task that waits for a login, once your own code has verified that login.
 
         `handle` is what `ctx.ask_auth` has given to `url=`, and `data`, JSON, is what it returns in the skill. A handle
-        continues its task once. The server is started if it is not running.
+        continues its task once. The server is started if it was not started yet.
 
         Raises:
+            ConfigError: the server was stopped, or runs on another event loop.
             InvalidParams: no task waits for a login with this handle; it may be used, old, or a task id.
             ServerError: the server is stopping, or the store cannot take writes.
         """
@@ -419,26 +402,25 @@ class App:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Handle an ASGI connection: a request, a gRPC call, or the lifespan. Websockets are closed."""
+        kind = scope["type"]
+        if kind != "http" and kind != GRPC_CALL:
+            if kind == "lifespan":
+                await self._lifespan(receive, send)
+            elif kind == "websocket":
+                await send({"type": "websocket.close", "code": 1000})
+            return
+        if self._ready_loop is not asyncio.get_running_loop() and not await self._start_for_request(send):
+            return
         match = None
-        if scope["type"] != "http":
-            if scope["type"] == GRPC_CALL and self._grpc_route is not None:
-                match = self._grpc_route, (), ""
-            else:
-                if scope["type"] == "lifespan":
-                    await self._lifespan(receive, send)
-                elif scope["type"] == "websocket":
-                    await send({"type": "websocket.close", "code": 1000})
-                return
+        if kind != "http":
+            match = self._grpc_app, (), ""
         elif not scope.get("root_path") and b"%" not in (scope.get("raw_path") or b""):
             match = self._router.exact.get((scope["method"], scope["path"]))
-        route, segments, prefix = match or self._router.find(scope)
+        app, segments, prefix = match or self._router.find(scope)
         request = scope[REQUEST] = Request(scope, receive, segments, prefix, self._shared)
         headers = request.headers
         if "traceparent" in headers or trace.current.get() is not None:
             trace.extract(headers)
-        app = route.app
-        if route.starting is not None and self._ready_loop is not asyncio.get_running_loop():
-            app = route.starting
         try:
             await app(scope, receive, send)
         except asyncio.CancelledError:
@@ -451,19 +433,15 @@ class App:
             if request.lease is not None:
                 request.release()
 
-    def _build_starting_app(self, refuse: Refuse) -> AsgiApp:
-        """Build an app that starts the server, then dispatches the request; `refuse` responds when it cannot start."""
-
-        async def start(scope: AsgiScope, receive: Receive, send: Send) -> None:
-            try:
-                await self.start()
-            except DragomanError as error:
-                logger.error("the server cannot start: %s", error)
-                await refuse(scope[REQUEST], send, ServerError("the server cannot start: its log says why"))
-                return
-            await self(scope, receive, send)
-
-        return start
+    async def _start_for_request(self, send: Send) -> bool:
+        """Start the server, whose lifespan nobody runs. False when it cannot: then the request has its response."""
+        try:
+            await self.start()
+        except DragomanError as error:
+            logger.error("the server cannot start: %s", error)
+            await unavailable(send, ServerError("the server cannot start: its log says why"))
+            return False
+        return True
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -471,10 +449,10 @@ class App:
             if message["type"] == "lifespan.startup":
                 try:
                     await self.start()
-                except Exception as error:  # noqa: BLE001 - reported to the ASGI server
+                except Exception as error:
                     self.startup_error = error
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
-                    return
+                    raise  # as frameworks do: test clients hand it on
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.stop()

@@ -21,7 +21,7 @@ from dragoman.telemetry.audit import Audit
 from dragoman.transports.http import REQUEST, USER, Disconnected, respond
 
 if TYPE_CHECKING:
-    from dragoman.console.server.view import ServerView, WatchedServer
+    from dragoman.console.server.view import ServerView
     from dragoman.model.user import User
     from dragoman.server.http.address import Addresses
     from dragoman.server.http.authentication import Authentication
@@ -52,10 +52,10 @@ class ConsoleSettings:
         self.routes = routes
         self._server_view = server_view
 
-    def start(self, server: WatchedServer) -> None:
-        """Watch a server that starts. Idempotent."""
+    def start(self) -> None:
+        """Watch the server, which starts. Idempotent."""
         if self._server_view is not None:
-            self._server_view.start(server)
+            self._server_view.start()
 
     def stop(self) -> None:
         """Watch it no more. Idempotent."""

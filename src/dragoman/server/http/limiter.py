@@ -38,17 +38,11 @@ class Limiter:
     """Applies the limits that all agents of a server share."""
 
     def __init__(self, limits: Limits, clock: Clock, addresses: Addresses, memory: MemoryQuota | None = None) -> None:
-        self._memory = memory or MemoryQuota(limits.memory, limits.caller_memory)
         self._addresses = addresses
-        self._clock = clock
-        self._request_timeout = limits.request_timeout
+        timer = ArrivalTimer(clock, limits.request_timeout) if limits.request_timeout else None
+        self.shared = SharedResources(memory or MemoryQuota(limits.memory, limits.caller_memory), CpuThrottle(), timer)
         self.denials = DenialLog(clock)
         self.rate = RateLimiter(limits.rate, limits.burst, clock) if limits.rate else None
-
-    def shared(self) -> SharedResources:
-        """Create the resources that requests share, for one event loop."""
-        timer = ArrivalTimer(self._clock, self._request_timeout) if self._request_timeout else None
-        return SharedResources(self._memory, CpuThrottle(), timer)
 
     @property
     def has_proxies(self) -> bool:

@@ -12,29 +12,22 @@ if TYPE_CHECKING:
     from dragoman.transports.http import AsgiApp, AsgiScope
 
 
-class Route(NamedTuple):
-    """The app of a path, and the one used until the server has started; None when `app` does not need it started."""
+class Match(NamedTuple):
+    """The app for a request, the path segments below the agent, and the agent's prefix."""
 
     app: AsgiApp
-    starting: AsgiApp | None = None
-
-
-class Match(NamedTuple):
-    """The route of a request, the path segments below the agent, and the agent's prefix."""
-
-    route: Route
     segments: Sequence[str]
     prefix: str
 
 
 class PathRoutes(NamedTuple):
-    """The routes of one path by HTTP method, and the one for all other methods."""
+    """The apps of one path by HTTP method, and the one for all other methods."""
 
-    methods: Mapping[str, Route]
-    otherwise: Route
+    methods: Mapping[str, AsgiApp]
+    otherwise: AsgiApp
 
-    def route(self, method: str) -> Route:
-        """Return the route for a method."""
+    def find(self, method: str) -> AsgiApp:
+        """Return the app for a method."""
         return self.methods.get(method, self.otherwise)
 
 
@@ -46,35 +39,35 @@ class AgentRoutes(NamedTuple):
     """
 
     paths: Mapping[str, PathRoutes]
-    below: Mapping[tuple[str, ...], Route]
-    otherwise: Route
-    preflight: Route
+    below: Mapping[tuple[str, ...], AsgiApp]
+    otherwise: AsgiApp
+    preflight: AsgiApp
 
-    def route(self, method: str, segments: Sequence[str]) -> Route:
-        """Return the route for the segments of a path."""
+    def find(self, method: str, segments: Sequence[str]) -> AsgiApp:
+        """Return the app for the segments of a path."""
         if method == "OPTIONS":
             return self.preflight
         path_routes = self.paths.get(f"/{'/'.join(segments)}")
         if path_routes is not None:
-            return path_routes.route(method)
+            return path_routes.find(method)
         return self.below.get(tuple(segments[:-1]), self.otherwise) if segments else self.otherwise
 
 
 class Mount(NamedTuple):
-    """Agents by name below a prefix, such as `/agents/`, and the route for unknown names."""
+    """Agents by name below a prefix, such as `/agents/`, and the app for unknown names."""
 
     agents: Mapping[str, AgentRoutes]
-    missing: Route
+    missing: AsgiApp
 
 
 class Router:
-    """Finds the route of a request. `root` has the agent at the root, `mounts` are by prefix, with slashes around.
+    """Finds the app for a request. `root` has the agent at the root, `mounts` are by prefix, with slashes around.
 
-    `trees` has the routes of all paths, however deep, below a first segment.
+    `trees` has the apps of all paths, however deep, below a first segment.
     """
 
     def __init__(
-        self, root: AgentRoutes, mounts: Mapping[str, Mount], trees: Mapping[str, Route] | None = None
+        self, root: AgentRoutes, mounts: Mapping[str, Mount], trees: Mapping[str, AsgiApp] | None = None
     ) -> None:
         self._root = root
         self._trees = trees or {}
@@ -90,21 +83,21 @@ class Router:
     def _add(self, decoded_prefix: str, prefix: str, routes: AgentRoutes) -> None:
         for path, path_routes in routes.paths.items():
             words = path.strip("/").split("/") if path != "/" else []
-            for method, route in path_routes.methods.items():
-                self.exact[method, (decoded_prefix + path).rstrip("/") or "/"] = Match(route, words, prefix)
+            for method, app in path_routes.methods.items():
+                self.exact[method, (decoded_prefix + path).rstrip("/") or "/"] = Match(app, words, prefix)
 
     def find(self, scope: AsgiScope) -> Match:
-        """Find the route of any request."""
+        """Find the app for any request."""
         segments, method = segments_of(scope), scope["method"]
         if not segments or segments[0] not in self._first_words:
-            return Match(self._root.route(method, segments), segments, "")
+            return Match(self._root.find(method, segments), segments, "")
         for words, (prefix, mount) in self._mounts.items():
             if len(segments) > len(words) and tuple(segments[: len(words)]) == words:
                 name, rest = segments[len(words)], segments[len(words) + 1 :]
                 routes = mount.agents.get(name)
                 agent_prefix = f"{prefix}{quote(name, safe='')}"
                 if routes is not None:
-                    return Match(routes.route(method, rest), rest, agent_prefix)
+                    return Match(routes.find(method, rest), rest, agent_prefix)
                 # A preflight for an unknown agent gets the response of the first agent.
                 return Match(self._root.preflight if method == "OPTIONS" else mount.missing, rest, agent_prefix)
-        return Match(self._trees.get(segments[0]) or self._root.route(method, segments), segments, "")
+        return Match(self._trees.get(segments[0]) or self._root.find(method, segments), segments, "")

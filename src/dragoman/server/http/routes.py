@@ -26,9 +26,8 @@ from dragoman.server.http.pages import (
     show_health,
     show_keys,
     sign_in_or_out,
-    unavailable,
 )
-from dragoman.server.http.router import AgentRoutes, Mount, PathRoutes, Route, Router
+from dragoman.server.http.router import AgentRoutes, Mount, PathRoutes, Router
 from dragoman.transports.http import REQUEST, error_headers, respond
 from dragoman.transports.jsonrpc.serve import jsonrpc_app
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.cross_site import CrossSiteCheck
     from dragoman.server.http.hosted import HostedAgent
     from dragoman.server.http.lazy import LazyKeys
-    from dragoman.server.http.limiter import ErrorResponder, Limiter, Refuse
+    from dragoman.server.http.limiter import ErrorResponder, Limiter
     from dragoman.server.plugins import RoutePath, Routes
     from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
@@ -55,11 +54,7 @@ RPC, OLDEST = "/", "/a2a"
 
 
 class Routing(NamedTuple):
-    """Builds the routes of a server.
-
-    `build_starting_app` builds an app that starts the server and then dispatches the request again. `is_draining` tells
-    whether the server stops.
-    """
+    """Builds the routes of a server. `is_draining` tells whether it stops."""
 
     hosted: Sequence[HostedAgent]
     store: Store
@@ -70,18 +65,16 @@ class Routing(NamedTuple):
     keys: LazyKeys | None
     extra: Sequence[Routes]
     console_settings: ConsoleSettings | None
-    auth_needs_open_agents: bool
-    build_starting_app: Callable[[Refuse], AsgiApp]
     is_draining: Callable[[], bool]
 
     def build_router(self) -> Router:
         """Build all routes: the first agent is also at the root, along with the server's own pages."""
         console = self._console()
         root = self._agent(self.hosted[0], None)
-        trees: dict[str, Route] = {}
+        trees: dict[str, AsgiApp] = {}
         if console is not None:
             root = root._replace(paths={**root.paths, RPC: self._for_browsers(root.paths[RPC], console.page_or)})
-            trees[CONSOLE] = self._public(console.serve_below, console.refuse)
+            trees[CONSOLE] = self._with_host_check(console.serve_below)
         root = root._replace(paths={**root.paths, **self._own_paths()})
         names = [hosted.agent.name for hosted in self.hosted]
 
@@ -94,14 +87,14 @@ class Routing(NamedTuple):
             for name, own in agents.items():
                 rpc = self._for_browsers(own.paths[RPC], console.redirect_or)
                 agents[name] = own._replace(paths={**own.paths, RPC: rpc})
-        mounts = {AGENTS: Mount(agents, self._public(missing))}
+        mounts = {AGENTS: Mount(agents, self._with_host_check(missing))}
         for routes in self.extra:
             for mount in routes.mounts:
                 mounts[mount] = Mount(self._agents(mount), self._missing_agent(routes, mount))
         return Router(root, mounts, trees)
 
-    def build_grpc_route(self) -> Route:
-        """Build the route of all gRPC calls: the same authentication and limits; no page of a browser can call it."""
+    def build_grpc_app(self) -> AsgiApp:
+        """Build the app of all gRPC calls: the same authentication and limits; no page of a browser can call it."""
         # Imported here: it needs the extra `grpc`.
         from dragoman.transports.grpc.serve import GrpcAgent, grpc_app
 
@@ -112,18 +105,18 @@ class Routing(NamedTuple):
         app = grpc_app(agents)
         refuse = build_refuse(app.send_error, self.limiter, self.auth)
         admitted = admit(app, self.limiter, self.cross_site, refuse)
-        if self.auth is not None:
-            admitted = authenticate(admitted, self.auth, self.cross_site, self.addresses.base, refuse)
-        return Route(admitted, self.build_starting_app(refuse))
+        if self.auth is None:
+            return admitted
+        return authenticate(admitted, self.auth, self.cross_site, self.addresses.base, refuse)
 
     def _agents(self, mount: str) -> dict[str, AgentRoutes]:
         return {hosted.agent.name: self._agent(hosted, mount) for hosted in self.hosted}
 
-    def _missing_agent(self, routes: Routes, mount: str) -> Route:
+    def _missing_agent(self, routes: Routes, mount: str) -> AsgiApp:
         def missing(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
             return routes.no_agent(unquote(scope[REQUEST].prefix.removeprefix(mount)), send)
 
-        return self._public(missing)
+        return self._with_host_check(missing)
 
     # -- one agent -------------------------------------------------------------------------------------------------
 
@@ -135,12 +128,12 @@ class Routing(NamedTuple):
             request: Request = scope[REQUEST]
             return not_found(send, request.path, self.addresses.base(request) + request.prefix)
 
-        missing = self._public(show_hint)
+        missing = self._with_host_check(show_hint)
         paths = {
             RPC: PathRoutes({"POST": rpc, "GET": missing, "HEAD": missing}, rpc_only),
             OLDEST: PathRoutes({"POST": self._oldest(hosted) or rpc}, rpc_only),
         }
-        below: dict[tuple[str, ...], Route] = {}
+        below: dict[tuple[str, ...], AsgiApp] = {}
         for routes in self.extra:
             self._add_extra(routes, hosted, mount, paths, below)
         page = self._page(hosted, hosted.cards.serve)
@@ -148,7 +141,7 @@ class Routing(NamedTuple):
         rest = self._operation(hosted.rest, hosted.rest.send_error)
         pages = (_path_text(path) for routes in self.extra for path in routes.paths if path.page)
         open_paths = {*pages, *hosted.cards.paths}
-        return AgentRoutes(paths, below, rest, self._public(answer_preflight(self.cross_site, open_paths)))
+        return AgentRoutes(paths, below, rest, self._with_host_check(answer_preflight(self.cross_site, open_paths)))
 
     def _add_extra(
         self,
@@ -156,7 +149,7 @@ class Routing(NamedTuple):
         hosted: HostedAgent,
         mount: str | None,
         paths: dict[str, PathRoutes],
-        below: dict[tuple[str, ...], Route],
+        below: dict[tuple[str, ...], AsgiApp],
     ) -> None:
         def serve(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
             request: Request = scope[REQUEST]
@@ -175,7 +168,7 @@ class Routing(NamedTuple):
             else:
                 paths[_path_text(path)] = page if path.page else PathRoutes({}, operation)
 
-    def _oldest(self, hosted: HostedAgent) -> Route | None:
+    def _oldest(self, hosted: HostedAgent) -> AsgiApp | None:
         """Build `/a2a` of an agent whose callers must say there who they are, whatever the other paths allow."""
         auth = self.auth
         if auth is None or not hosted.needs_user:
@@ -185,24 +178,19 @@ class Routing(NamedTuple):
 
     # -- with middleware -------------------------------------------------------------------------------------------
 
-    def _public(self, app: AsgiApp, refuse: Refuse | None = None) -> Route:
-        """Build a public route. With `refuse`, the server is started first; `refuse` responds when that fails."""
-        starting = None if refuse is None else self._with_host_check(self.build_starting_app(refuse))
-        return Route(self._with_host_check(app), starting)
-
-    def _operation(self, app: AsgiApp, send_error: ErrorResponder) -> Route:
-        """Build a route with authentication, if it is on, and rate limits. `send_error` sends refusals."""
+    def _operation(self, app: AsgiApp, send_error: ErrorResponder) -> AsgiApp:
+        """Add authentication, if it is on, and rate limits. `send_error` sends refusals."""
         cross_site, auth, base = self.cross_site, self.auth, self.addresses.base
         refuse = build_refuse(send_error, self.limiter, auth)
-        app, starting = admit(app, self.limiter, cross_site, refuse), self.build_starting_app(refuse)
+        app = admit(app, self.limiter, cross_site, refuse)
         app = (
             check_page(app, cross_site, base, refuse)
             if auth is None
             else authenticate(app, auth, cross_site, base, refuse)
         )
         if cross_site.allows_cors:
-            app, starting = add_cors_headers(app, cross_site), add_cors_headers(starting, cross_site)
-        return Route(self._with_host_check(app), self._with_host_check(starting))
+            app = add_cors_headers(app, cross_site)
+        return self._with_host_check(app)
 
     def _with_host_check(self, app: AsgiApp) -> AsgiApp:
         addresses = self.addresses
@@ -222,9 +210,7 @@ class Routing(NamedTuple):
             status, body, headers = page(request, self.addresses.base(request) + request.prefix, user)
             await respond(send, status, body, headers=headers, head=request.method == "HEAD")
 
-        # Users and keys come with the store, and tools with the connections to their servers.
-        needs_start = self.auth is not None or self.auth_needs_open_agents or hosted.cards.signing is not None
-        return self._read_only(self._public(show, _cannot_show if needs_start else None))
+        return self._read_only(show)
 
     def _console(self) -> ConsolePages | None:
         if self.console_settings is None:
@@ -235,8 +221,7 @@ class Routing(NamedTuple):
 
     def _for_browsers(self, routes: PathRoutes, wrap: Callable[[AsgiApp], AsgiApp]) -> PathRoutes:
         """Return the routes of a path where browsers, but no other clients, see a page."""
-        wrapped = {method: wrap(routes.methods[method].app) for method in ("GET", "HEAD")}
-        pages = {method: Route(self._with_host_check(app)) for method, app in wrapped.items()}
+        pages = {method: self._with_host_check(wrap(routes.methods[method])) for method in ("GET", "HEAD")}
         return routes._replace(methods={**routes.methods, **pages})
 
     def _own_paths(self) -> dict[str, PathRoutes]:
@@ -250,22 +235,18 @@ class Routing(NamedTuple):
             listed = [(hosted.agent.name, describe(hosted.agent)) for hosted in self.hosted]
             return list_agents(send, request, self.addresses.base(request), listed)
 
-        def cannot(_: Request, send: Send, error: A2AError) -> Awaitable[None]:
-            return unavailable(send, error)
-
         paths = {
-            "/healthz": self._read_only(self._public(health)),
-            "/readyz": self._read_only(self._public(health, cannot)),
-            JWKS: self._read_only(self._public(lambda _, __, send: show_keys(self.keys, send), cannot)),
-            # Tools describe themselves once they are open.
-            AGENTS.rstrip("/"): self._read_only(self._public(agents, cannot if self.auth_needs_open_agents else None)),
+            "/healthz": self._read_only(health),
+            "/readyz": self._read_only(health),
+            JWKS: self._read_only(lambda _, __, send: show_keys(self.keys, send)),
+            AGENTS.rstrip("/"): self._read_only(agents),
         }
         if self.auth is not None:
             login = self._login(self.auth)
             paths |= {path: PathRoutes({}, login) for path in LOGIN}
         return paths
 
-    def _login(self, auth: Authentication) -> Route:
+    def _login(self, auth: Authentication) -> AsgiApp:
         def sign(scope: AsgiScope, _: Receive, send: Send) -> Awaitable[None]:
             request: Request = scope[REQUEST]
             return sign_in_or_out(auth.login, request, self.addresses.base(request), send)
@@ -275,17 +256,14 @@ class Routing(NamedTuple):
             body = msgspec.json.encode({"error": str(error)})
             return respond(send, status_of(error).http, body, headers=error_headers(error))
 
-        return self._public(admit(sign, self.limiter, self.cross_site, refuse), refuse)
+        return self._with_host_check(admit(sign, self.limiter, self.cross_site, refuse))
 
-    def _read_only(self, route: Route) -> PathRoutes:
-        return PathRoutes({"GET": route, "HEAD": route}, self._not_allowed("GET, HEAD"))
+    def _read_only(self, app: AsgiApp) -> PathRoutes:
+        checked = self._with_host_check(app)
+        return PathRoutes({"GET": checked, "HEAD": checked}, self._not_allowed("GET, HEAD"))
 
-    def _not_allowed(self, methods: str) -> Route:
-        return self._public(lambda _, __, send: not_allowed(send, methods))
-
-
-def _cannot_show(_: Request, send: Send, error: A2AError) -> Awaitable[None]:
-    return respond(send, 503, msgspec.json.encode({"error": str(error)}))
+    def _not_allowed(self, methods: str) -> AsgiApp:
+        return self._with_host_check(lambda _, __, send: not_allowed(send, methods))
 
 
 def _path_text(path: RoutePath) -> str:

@@ -113,6 +113,36 @@ async def test_an_agent_that_was_closed_opens_again(handshake: Command) -> None:
     assert len(set(pids)) == 2
 
 
+@pytest.mark.parametrize("closes", [True, False], ids=["closed", "left-open"])
+def test_an_agent_opens_again_on_every_event_loop(handshake: Command, closes: bool) -> None:
+    agent = Agent.from_mcp(handshake())
+
+    async def ask_pid() -> str:
+        client = Client(agent)
+        pid = (await client.send(tool="pid")).text
+        if closes:
+            await client.close()
+        return pid
+
+    pids = [asyncio.run(ask_pid()) for _ in range(3)]
+    assert len(set(pids)) == 3
+    assert not is_alive(pids[0])
+
+
+async def test_an_app_whose_server_could_not_be_started_opens_it_at_the_next_start(
+    handshake: Command, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    agent = Agent.from_mcp([str(program), *handshake()[1:]])
+    app = agent.app(store="memory:", drain=0)
+    with pytest.raises(ConfigError, match="there is no program"):
+        await app.start()
+    program.symlink_to(handshake()[0])
+    await app.start()
+    assert "pid" in [skill.id for skill in agent.skills]
+    await app.stop()
+
+
 async def test_opening_twice_at_once_starts_a_server_once(handshake: Command, tmp_path: Path) -> None:
     tools = McpTools(parse_sources([handshake()], None, None))
     await asyncio.gather(tools.open(), tools.open())

@@ -66,9 +66,6 @@ class PostgresDatabase:
         self._pauses = SweepPauses()
         self._tables: list[TaskTable] = []
         self._commits = BatchCommit(self._tables)
-        self._group_calls()
-
-    def _group_calls(self) -> None:
         self._tasks = GroupedCalls[str, "StoredTask | None"](
             partial(self._run, reader.task), partial(self._run, reader.tasks)
         )
@@ -90,9 +87,6 @@ class PostgresDatabase:
             ConfigError: the database cannot be used; the text says what to do.
         """
         self._tables[:] = tables
-        # A store that was closed may be opened on another event loop: locks belong to the one they were used on.
-        self._writer, self._pool = Session(self._url), SessionPool(self._url, POOL_SIZE)
-        self._group_calls()
         await self._writer.open()
         await self._writer.run(self._migrate)
 
