@@ -24,11 +24,9 @@ from support.stub_server import (
     Stub,
     card,
     chunked,
-    event,
     head,
     html,
     reply,
-    stream,
     task,
 )
 
@@ -323,46 +321,7 @@ async def test_a_card_that_is_none_is_a_clear_error(answer: Any, kind: type[Drag
             assert re.search(says, str(error))
 
 
-# -- streams that break off ------------------------------------------------------------------------------------------
-
-
-@TRANSPORTS
-async def test_a_stream_cut_within_an_event_before_its_task_is_known_is_an_error(transport: str) -> None:
-    def answer(got: Any) -> Any:
-        return After(head(200, "text/event-stream") + event(got, {"task": task("TASK_STATE_WORKING")}, 1)[:40], Close)
-
-    async with AgentStub(answer, transport) as stub:
-        error = await problem(Client(stub.url, **QUICK), streamed)
-    assert isinstance(error, CannotConnect)
-    assert error.reason == "CONNECTION_LOST"
-
-
-@TRANSPORTS
-async def test_a_message_whose_stream_is_cut_within_its_first_event_is_not_sent_again(transport: str) -> None:
-    def answer(got: Any) -> Any:
-        return After(stream(got, {"task": task()})[:-25], Close) if b'"messageId"' in got.body else html(404)
-
-    async with AgentStub(answer, transport) as stub:
-        async with asyncio.timeout(IN_TIME), Client(stub.url) as client:
-            with pytest.raises(CannotConnect, match="ended within an event") as caught:
-                _ = [event async for event in client.stream("hello")]
-        assert caught.value.status == 200
-        assert len([got for got in stub.posts if b'"messageId"' in got.body]) == 1
-
-
-@TRANSPORTS
-async def test_a_message_whose_stream_does_not_begin_is_sent_again_under_the_same_id(transport: str) -> None:
-    answers = iter([Close, Reset])
-
-    def answer(got: Any) -> Any:
-        return next(answers, None) or stream(got, {"task": task()}) if b'"messageId"' in got.body else html(404)
-
-    async with AgentStub(answer, transport) as stub:
-        async with asyncio.timeout(IN_TIME), Client(stub.url) as client:
-            assert [event.kind async for event in client.stream("hello")] == ["task"]
-        sent = [got.message_id for got in stub.posts if b'"messageId"' in got.body]
-        assert len(sent) == 3
-        assert len(set(sent)) == 1
+# -- streams that are none ---------------------------------------------------------------------------------------------
 
 
 async def test_a_stream_that_says_what_is_not_a2a_is_a_clear_error() -> None:
