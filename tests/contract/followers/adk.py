@@ -55,7 +55,7 @@ class AdkFollower(Follower):
                 ends += bool(event.turn_complete)
                 problem = event.error_message or problem
         state = None if problem else State.INPUT_REQUIRED if question else State.COMPLETED
-        return Outcome(state, "".join(whole), problem, pieces if self.streams else None, ends, question=question)
+        return Outcome(state, "".join(whole), problem, pieces or None, ends, question=question)
 
     async def answer(self, text: str) -> Outcome:
         return await self.follow(text)
