@@ -113,8 +113,8 @@ async def test_a_durable_store_keeps_everything_across_a_restart(check: Check, r
 
 
 async def test_a_caller_that_fails_to_take_its_report_keeps_no_other_waiting() -> None:
-    told: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["exception"])))
+    reported: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
     store = MemoryStore()
 
     def fail(error: BaseException | None) -> None:
@@ -122,7 +122,7 @@ async def test_a_caller_that_fails_to_take_its_report_keeps_no_other_waiting() -
 
     store.write(Write(row_of(store, "a"), fail, create=True, records=(Record(1, b"{}"),)))
     await create(store, row_of(store, "b"))
-    assert told == ["a caller's mistake"]
+    assert reported == ["a caller's mistake"]
     assert await store.task("a") is not None
 
 
@@ -133,7 +133,7 @@ def extra_row(number: int, state: str = "working", changed: int = NOW, text: str
     return ExtraRow(NOTES, (number, changed, 7, state, text))
 
 
-async def test_an_extra_row_is_kept_with_the_record_it_came_with(open_store: OpenStore) -> None:
+async def test_an_extra_row_is_stored_with_its_record(open_store: OpenStore) -> None:
     async with open_store() as store:
         row = await create(store, row_of(store, "12"))
         assert (await store.read_row(NOTES, 12), await store.last_key(NOTES)) == (None, 0)

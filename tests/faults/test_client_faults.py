@@ -27,7 +27,6 @@ from support.stub_server import (
     head,
     html,
     reply,
-    stream,
     task,
 )
 
@@ -322,20 +321,7 @@ async def test_a_card_that_is_none_is_a_clear_error(answer: Any, kind: type[Drag
             assert re.search(says, str(error))
 
 
-# -- streams that break off ------------------------------------------------------------------------------------------
-
-
-@TRANSPORTS
-async def test_a_message_whose_stream_is_cut_within_its_first_event_is_not_sent_again(transport: str) -> None:
-    def answer(got: Any) -> Any:
-        return After(stream(got, {"task": task()})[:-25], Close) if b'"messageId"' in got.body else html(404)
-
-    async with AgentStub(answer, transport) as stub:
-        async with asyncio.timeout(IN_TIME), Client(stub.url) as client:
-            with pytest.raises(CannotConnect, match="ended within an event") as caught:
-                _ = [event async for event in client.stream("hello")]
-        assert caught.value.status == 200
-        assert len([got for got in stub.posts if b'"messageId"' in got.body]) == 1
+# -- streams that are none ---------------------------------------------------------------------------------------------
 
 
 async def test_a_stream_that_says_what_is_not_a2a_is_a_clear_error() -> None:

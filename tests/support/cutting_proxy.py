@@ -110,7 +110,8 @@ class CuttingProxy(TcpProxy):
     """Stands before a server. Each stream that is opened through it is cut by the next cut, while there is one.
 
     Streams are the answers that begin with `marker`; when it is empty, every connection is one, as for gRPC. `made`
-    counts the cuts and `on_cut` is called with each number; `streams` counts the streams.
+    counts the cuts and `on_cut` is called with each number. `streams` counts the streams, and `on_stream` is called
+    with each number when the first event or message of that stream has been relayed, or when it is cut before that.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class CuttingProxy(TcpProxy):
         cuts: Iterable[Cut],
         on_cut: Callable[[int], object] = lambda _: None,
         *,
+        on_stream: Callable[[int], object] = lambda _: None,
         marker: bytes = _STREAM,
     ) -> None:
         port = urlsplit(target).port
@@ -126,6 +128,7 @@ class CuttingProxy(TcpProxy):
         super().__init__(port)
         self._cuts = deque(cuts)
         self._on_cut = on_cut
+        self._on_stream = on_stream
         self._marker = marker
         self.made = 0
         self.streams = 0
@@ -137,7 +140,7 @@ class CuttingProxy(TcpProxy):
 
     async def downward(self, link: Link) -> None:
         """Carry what the server sends, up to the cut of its stream."""
-        writer, answer, cut = link.to_caller, b"", None
+        writer, answer, cut, has_begun = link.to_caller, b"", None, False
         while chunk := await link.from_target.read(READ):
             if cut is None:
                 start = chunk.lower().find(self._marker)
@@ -151,11 +154,19 @@ class CuttingProxy(TcpProxy):
             place = cut.place(answer + chunk)
             if place is not None:
                 writer.write((answer + chunk)[len(answer) : place])
+                if place and not has_begun:
+                    self._on_stream(self.streams)
                 await self._hang_up(writer, cut.how)
                 return
             answer += chunk
             writer.write(chunk)
             await writer.drain()
+            if not has_begun and self._end_of_first(answer) is not None:
+                has_begun = True
+                self._on_stream(self.streams)
+
+    def _end_of_first(self, answer: bytes) -> int | None:
+        return _end_of_frame(answer, 1) if self._marker else _end_of_message(answer, 1)
 
     async def _hang_up(self, writer: asyncio.StreamWriter, how: How) -> None:
         if how == "end":

@@ -31,13 +31,16 @@ class TcpProxy:
         self._carriers: set[asyncio.Task[None]] = set()
         self._links: set[Link] = set()
         self._changed = asyncio.Condition()
+        self._listens_at = 0
+        self._is_away = False
+        self._cut_count = 0
         self.accepted = 0  # connections so far
+        self.refused = 0  # those that were broken off at once
 
     @property
     def port(self) -> int:
         """Where it listens."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        return self._listens_at
 
     @property
     def url(self) -> str:
@@ -50,7 +53,7 @@ class TcpProxy:
         return len(self._links)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        await self.listen()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -64,9 +67,35 @@ class TcpProxy:
     def cut(self) -> int:
         """Break every connection off, as a network does that fails. Returns how many there were."""
         links = list(self._links)
+        self._cut_count += 1
         for link in links:
             link.cut()
         return len(links)
+
+    async def listen(self) -> None:
+        """Accept connections: at a free port, and after `close_port` at the same one as before."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._listens_at)
+        self._listens_at = int(self._server.sockets[0].getsockname()[1])
+
+    def close_port(self) -> None:
+        """Break every connection off and refuse further ones, as a machine does whose server is not running."""
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+
+    def leave(self) -> None:
+        """Break every connection off, and each further one as soon as it is accepted, until `come_back`."""
+        self._is_away = True
+        self.cut()
+
+    def come_back(self, target: int | None = None) -> None:
+        """Relay connections again, to the same server or to another one."""
+        self._is_away, self._target = False, target or self._target
+
+    async def until_refused(self, count: int) -> None:
+        """Wait until so many connections have been broken off as soon as they were accepted."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.refused >= count)
 
     async def until_unused(self) -> None:
         """Wait until all callers have hung up."""
@@ -100,6 +129,12 @@ class TcpProxy:
         await copy(link.from_target, link.to_caller)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_away:
+            writer.transport.abort()
+            self.refused += 1
+            async with self._changed:
+                self._changed.notify_all()
+            return
         this = asyncio.current_task()
         assert this is not None
         self._carriers.add(this)
@@ -114,7 +149,10 @@ class TcpProxy:
             self._changed.notify_all()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        before = self._cut_count
         link = Link(reader, writer, *await self.dial())
+        if before != self._cut_count:  # it was dialed before the cut
+            link.cut()
         self._links.add(link)
         self.accepted += 1
         try:

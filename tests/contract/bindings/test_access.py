@@ -43,7 +43,7 @@ def test_a_caller_without_credentials_is_refused_whatever_it_asks(stranger: Call
     assert stranger.as_user("ann").get(task).state is State.INPUT_REQUIRED
 
 
-def test_a_skill_is_told_who_calls(stranger: Caller) -> None:
+def test_a_skill_knows_its_caller(stranger: Caller) -> None:
     assert stranger.as_user("ann").send(tool="who").text.startswith("user=ann ")
 
 

@@ -120,7 +120,7 @@ def test_all_callers_together_may_have_so_many(caller: Caller, opened: Callable[
     assert exhausted(refused, limit) == 1
 
 
-def test_one_request_too_many_is_told_when_to_come_back(caller: Caller, hurried: Site) -> None:
+def test_a_request_over_the_rate_is_refused_with_the_time_to_retry(caller: Caller, hurried: Site) -> None:
     user = hurried.caller(caller.name).as_user(str(uuid4()))
     assert [user.send("hi").state for _ in range(3)] == [State.COMPLETED] * 3
     with pytest.raises(Refused) as refused:

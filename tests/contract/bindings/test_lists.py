@@ -111,5 +111,5 @@ def test_a_tenant_sees_its_own_tasks_alone(caller: Caller, alone: Caller) -> Non
     assert alone.get(task).state is State.COMPLETED
 
 
-def test_a_skill_is_told_the_tenant(alone: Caller) -> None:
+def test_a_skill_knows_the_tenant(alone: Caller) -> None:
     assert " tenant=tenant-" in alone.send(tool="who").text

@@ -75,7 +75,7 @@ def code(port: int, arguments: list[str]) -> None:
     text = sys.stdin.read().strip()
     match text.partition("\n")[0].partition(" ")[0]:
         case "remember":
-            # What it knows of a conversation that it was not told to continue would be another one's.
+            # What it knows of a conversation that it was not asked to continue would be another one's.
             known = Path(f".{resumed}")
             texts = remembered(known if resumed else Path(".forgotten"), text)
             Path(f".{conversation}").write_text(texts)

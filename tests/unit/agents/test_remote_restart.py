@@ -19,7 +19,7 @@ from dragoman.net.exchange import CallNext, HttpRequest, HttpResponse
 from dragoman.outputs import Reply
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.sqlite.store import SqliteStore
-from dragoman.testing import faults, served
+from dragoman.testing import served
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Write
@@ -388,25 +388,3 @@ async def test_a_store_that_fails_cancels_the_work_behind_when_it_says_again_tha
     await engine.clock.advance(1)
     await until_async(lambda: behind.ended)
     assert (behind.ended, (await engine.get(task)).state) == (["canceled"], State.FAILED)
-
-
-# Connections
-
-
-@pytest.mark.parametrize("version", ["0.3", "1.0", "1.1"])
-async def test_a_stream_from_behind_that_breaks_again_and_again_is_passed_on_whole(start: Any, version: str) -> None:
-    agent = Agent("talker")
-
-    @agent.skill
-    async def talk(text: str = "") -> Any:
-        for number in range(30):
-            yield f"{number} "
-            await asyncio.sleep(0)
-
-    words = [f"{number} " for number in range(30)]
-    with served(faults(agent, cut_after=4)) as url:
-        engine = await start(Agent.from_a2a(url, protocol=version))
-        task = await engine.send("go")
-        assert (task.state, task.text) == (State.COMPLETED, "".join(words))
-        halfway = await chunks_of(engine, task)
-        assert halfway == [*words, ""]

@@ -137,6 +137,21 @@ async def test_a_card_that_is_not_public_is_not_shown_to_the_next_user() -> None
         assert (await client.card()).name == "app"
 
 
+async def test_a_card_that_is_not_public_is_not_revalidated_for_the_next_user() -> None:
+    def answer(got: Any) -> bytes:
+        user = user_of(got)
+        if got.path != CARD:
+            return reply({"jsonrpc": "2.0", "id": got.json["id"], "result": {"task": task()}})
+        if got.headers.get("if-none-match") == '"1"':
+            return reply(b"", 304, "", ETag='"1"')
+        return reply(card((f"{stub.url}/{user}", "jsonrpc")), ETag='"1"') if user else html(401)
+
+    async with Stub(answer) as stub, Client(stub.url, auth="app") as client:
+        await client.send("x")
+        await client.send("x", auth="ada")
+        assert [(got.path, user_of(got)) for got in stub.posts] == [("/app", "app"), ("/ada", "ada")]
+
+
 async def test_a_card_that_is_public_is_fetched_once_for_all() -> None:
     async with agent_with_a_card_for_each(public=True) as stub, Client(stub.url) as client:
         for name in USERS * 3:

@@ -1,4 +1,4 @@
-"""A task of a real engine, over streams that are cut anywhere: every word is told once."""
+"""A task of a real engine, over streams that are cut anywhere: every word arrives once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CUT = CannotConnect("cut", reason="CONNECTION_LOST")
 
 
 class Cutting:
-    """A connection to a real engine that drops its streams where it is told to, and can be as sloppy as others are."""
+    """A connection to a real engine that drops its streams at given places, and can be as sloppy as others are."""
 
     def __init__(
         self, engine: Any, drops: list[tuple[int, bool]], *, numbers: bool, snapshot: bool = True, twice: int = 0
@@ -111,9 +111,7 @@ async def _read_through(
 
 @given(WORDS, DROPS)
 @settings(max_examples=60, deadline=None)
-def test_cut_anywhere_numbered_events_are_told_once_and_in_order(
-    words: list[str], drops: list[tuple[int, bool]]
-) -> None:
+def test_cut_anywhere_numbered_events_arrive_once_and_in_order(words: list[str], drops: list[tuple[int, bool]]) -> None:
     events, result, runs = asyncio.run(_read_through(words, drops, numbers=True))
     assert "".join(event.text for event in events) == "".join(words) == result.text
     assert not any(event.replaces for event in events if event.kind != "task")
@@ -125,7 +123,7 @@ def test_cut_anywhere_numbered_events_are_told_once_and_in_order(
 
 @given(WORDS, DROPS, st.booleans(), st.integers(0, 4))
 @settings(max_examples=60, deadline=None)
-def test_cut_anywhere_events_without_numbers_are_told_once(
+def test_cut_anywhere_events_without_numbers_arrive_once(
     words: list[str], drops: list[tuple[int, bool]], snapshot: bool, twice: int
 ) -> None:
     run = _read_through(words, drops, numbers=False, snapshot=snapshot, twice=twice)

@@ -16,7 +16,7 @@ from dragoman.client.cards import CardCache, ResolvedCard, is_card_url
 from dragoman.client.connect import SHARED_CARDS, connect
 from dragoman.client.options import ClientOptions
 from dragoman.dialects.cards.card import read_card
-from dragoman.errors import BadCard, BadResponse, ConfigError, Overloaded
+from dragoman.errors import AuthError, BadCard, BadResponse, ConfigError, Overloaded
 from dragoman.testing import Clock, served
 
 NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
@@ -210,6 +210,22 @@ async def test_a_card_with_a_tag_is_asked_after_and_not_sent_again() -> None:
         assert [await site.at(2), site.asked] == ["second", 3]
 
 
+async def test_an_answer_that_nothing_has_changed_may_leave_out_the_tag() -> None:
+    def answer(got: Any) -> bytes:
+        if got.headers.get("if-none-match") == '"1"':
+            return reply(b"", 304, "")
+        return reply(card((stub.url, "jsonrpc"), name="first"), ETag='"1"')
+
+    clock = Clock()
+    async with Stub(answer) as stub:
+        connection = connect(ClientOptions(stub.url), clock)
+        for _ in range(3):
+            assert (await connection.card()).name == "first"
+            clock.move(301)
+        assert [got.headers.get("if-none-match") for got in stub.got] == [None, '"1"', '"1"']
+        await connection.close()
+
+
 @pytest.mark.parametrize(
     ("control", "kept"),
     [
@@ -373,15 +389,20 @@ async def test_credentials_are_kept_back_from_a_card_that_is_public() -> None:
         assert all("authorization" not in got.headers for got in stub.got)
 
 
-async def test_credentials_are_shown_to_a_server_that_keeps_its_card_from_others() -> None:
+@pytest.mark.parametrize("status", [401, 403])
+async def test_credentials_are_shown_to_a_server_that_keeps_its_card_from_others(status: int) -> None:
     def answer(got: Any) -> bytes:
         if got.headers.get("authorization") != "Bearer secret":
-            return reply({"detail": "who are you"}, 401)
+            return reply({"detail": "who are you"}, status)
         return reply(card((stub.url, "jsonrpc")))
 
     async with Stub(answer) as stub:
         assert await found(stub.url, auth="secret") == "stub"
         assert len(stub.got) == 2
+        # Without credentials there is nothing to try a second time.
+        with pytest.raises(AuthError):
+            await found(stub.url)
+        assert len(stub.got) == 3
 
 
 # -- many at once ----------------------------------------------------------------------------------------------------

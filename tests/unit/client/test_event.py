@@ -61,7 +61,7 @@ def joined(events: Sequence[Event]) -> str:
     return answer
 
 
-# The forms in the field: the events, and what each of them says that is new. A star: it replaces what was said.
+# The forms in the field: the events, and the new text of each. A star: it replaces the text so far.
 FORMS: dict[str, tuple[list[Any], list[str]]] = {
     "chunks, then a copy of all of them": (
         [TASK, WORKING, whole("one "), chunk("two"), whole("one two", last=True), DONE],
@@ -94,7 +94,7 @@ FORMS: dict[str, tuple[list[Any], list[str]]] = {
         [TASK, whole("a"), chunk("b"), whole("c", artifact_id="b"), chunk("d", artifact_id="b"), DONE],
         ["", "a", "b", "c", "d", ""],
     ),
-    # What was told in the order of writing is told once more, in the order of the task, when it is all there.
+    # Texts that arrived in the order of writing arrive once more in the order of the task, when it is complete.
     "artifacts written in turns": (
         [TASK, whole("a1 "), whole("b1 ", artifact_id="b"), chunk("a2 "), chunk("b2 ", artifact_id="b"), DONE],
         ["", "a1 ", "b1 ", "a2 ", "b2 ", "*a1 a2 b1 b2 "],
@@ -234,8 +234,8 @@ def test_the_texts_joined_are_the_text_of_the_task(
     assert result.state is State.COMPLETED
 
 
-def test_what_is_told_before_the_end_is_in_the_order_of_writing() -> None:
-    """Every piece is told once as it comes, whoever writes it: nothing is repeated while the task goes on."""
+def test_events_before_the_end_are_in_the_order_of_writing() -> None:
+    """Every piece arrives once, whichever artifact it belongs to: nothing is repeated while the task goes on."""
     events = read(TaskAssembler(), [TASK, *(chunk(f"{key}{n} ", artifact_id=key) for n in range(3) for key in "ab")])
     assert [event.text for event in events] == ["", "a0 ", "b0 ", "a1 ", "b1 ", "a2 ", "b2 "]
     assert not any(event.replaces for event in events)
@@ -249,7 +249,7 @@ def test_a_failed_task_says_why_in_its_error_and_not_as_an_answer() -> None:
     assert assembly.result.error == "it broke"
 
 
-def test_a_reader_who_comes_in_the_middle_is_not_told_again_what_was_before() -> None:
+def test_a_reader_that_starts_in_the_middle_gets_no_earlier_text_again() -> None:
     assembly = TaskAssembler(mid_stream=True)
     events = read(assembly, [chunk("three "), chunk("four"), whole("one two three four", last=True), DONE])
     assert [(event.text, event.replaces) for event in events] == [
@@ -307,7 +307,7 @@ def test_events_that_do_not_name_their_context_are_in_that_of_the_message() -> N
 
 @pytest.mark.parametrize("artifacts", [1, 2, 20_000], ids=["one text", "two in turns", "each its own"])
 def test_an_event_costs_the_same_however_long_the_task_is(artifacts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While nobody looks at the task, no event reads or copies what was told before it."""
+    """While nobody reads the task, no event reads or copies the text before it."""
     looks: list[str] = []
     for name in ("task", "artifact_text", "artifact_ids"):
         monkeypatch.setattr(Folding, name, lambda self, *_, name=name: looks.append(name))

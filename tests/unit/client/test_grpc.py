@@ -1,17 +1,13 @@
-"""The client over gRPC: streams that break, credentials, TLS, limits, and servers that are given by their address."""
+"""The client over gRPC: credentials, TLS, limits, and servers that are given by their address."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
-from support.tcp_proxy import TcpProxy
 
 from dragoman import Agent, Client, Server, State, User
 from dragoman.auth import ApiKey, Basic, Bearer, MutualTLS
@@ -27,9 +23,6 @@ PACKAGES = pytest.mark.parametrize("protocol", ["1.0", "0.3"])
 Metadata = list[dict[str, str]]
 
 
-gates: defaultdict[str, threading.Event] = defaultdict(threading.Event)
-
-
 def counter() -> Agent:
     agent = Agent("counter", description="Counts")
 
@@ -38,14 +31,6 @@ def counter() -> Agent:
         for number in range(to):
             yield f"{number} "
             await asyncio.sleep(0)
-
-    @agent.skill
-    async def pause(gate: str) -> Any:
-        """Count to 200, and wait in the middle until a gate is opened."""
-        for number in range(200):
-            yield f"{number} "
-            if number == 99:
-                await asyncio.to_thread(gates[gate].wait, 10)
 
     @agent.skill
     async def large(size: int) -> str:
@@ -75,35 +60,6 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def address(url: str) -> str:
     return address_of(url)
-
-
-# -- a stream that breaks --------------------------------------------------------------------------------------------
-
-
-@PACKAGES
-async def test_a_stream_that_breaks_goes_on_where_it_broke(url: str, address: str, protocol: str) -> None:
-    metadata: Metadata = []
-
-    async def recorded(request: HttpRequest, call_next: Any) -> Any:
-        metadata.append({name.lower(): value for name, value in request.headers.items()})
-        return await call_next(request)
-
-    gate, text = str(uuid4()), ""
-    async with TcpProxy(int(address.rpartition(":")[2])) as proxy:
-        target = f"grpc://127.0.0.1:{proxy.port}"
-        async with Client(target, protocol=protocol, interceptors=[recorded]) as client:
-            await client.card()
-            stream = client.stream(arguments={"gate": gate}, tool="pause")
-            async for event in stream:
-                text += event.text
-                if text.endswith(" 99 ") and not gates[gate].is_set():
-                    proxy.cut()
-                    gates[gate].set()
-    assert text == "".join(f"{number} " for number in range(200)) == stream.task.text
-    assert proxy.accepted == 2
-    resumed = [int(each["last-event-id"]) for each in metadata if "last-event-id" in each]
-    assert resumed, "it was not asked for what was missing"
-    assert resumed == sorted(resumed)
 
 
 # -- credentials -----------------------------------------------------------------------------------------------------
@@ -288,7 +244,7 @@ async def test_each_agent_of_a_server_is_called_by_its_card_and_by_its_address()
             assert (await client.send("who?")).text == "I am the other one"
 
 
-async def test_what_is_no_a2a_server_is_said() -> None:
+async def test_a_grpc_server_without_a2a_is_a_clear_error() -> None:
     library = pytest.importorskip("grpc.aio")
     server = library.server()
     port = server.add_insecure_port("127.0.0.1:0")
@@ -308,6 +264,6 @@ async def test_what_is_no_a2a_server_is_said() -> None:
         ({"trust": True}, "a card that comes over gRPC has no signature"),
     ],
 )
-def test_what_an_address_of_grpc_cannot_do_is_said_at_once(options: Any, says: str) -> None:
+def test_an_option_that_a_grpc_address_does_not_support_is_refused_at_once(options: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Client("grpc://127.0.0.1:1", **options)

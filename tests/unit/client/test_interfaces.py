@@ -76,11 +76,11 @@ def test_a_version_narrows_the_choice_and_may_be_one_the_card_does_not_name() ->
 
 
 @pytest.mark.parametrize(
-    ("said", "spoken"),
+    ("written", "spoken"),
     [("1.0", "1.0"), ("1.0.3", "1.0"), ("v1.0", "1.0"), ("1", "1.0"), ("1.7", "1.1"), ("0.3.0", "0.3"), ("2.0", "1.0")],
 )
-def test_a_version_is_read_in_any_spelling(said: str, spoken: str) -> None:
-    assert chosen(card(("http://a", "jsonrpc"), version=said))[0] == f"JSONRPC {spoken} at http://a"
+def test_a_version_is_read_in_any_spelling(written: str, spoken: str) -> None:
+    assert chosen(card(("http://a", "jsonrpc"), version=written))[0] == f"JSONRPC {spoken} at http://a"
 
 
 def test_a_card_that_does_not_tell_0_1_from_0_2_is_tried_as_both() -> None:
@@ -122,7 +122,7 @@ def test_grpc_is_chosen_by_its_place_on_the_card_like_the_others() -> None:
         chosen(both, transport="grpc", protocol="0.1")
 
 
-def test_without_grpcio_the_other_interfaces_are_used_and_what_to_install_is_said(
+def test_without_grpcio_the_other_interfaces_are_used_and_the_error_names_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
@@ -197,7 +197,7 @@ async def test_the_next_interface_is_tried_where_the_first_cannot_have_been_it(f
         assert len(stub.got) == 2
 
 
-async def test_the_first_error_is_told_when_none_works() -> None:
+async def test_when_no_interface_works_the_first_error_is_raised() -> None:
     async with Stub(lambda _: html(404)) as stub:
         async with Client(card((DEAD, "jsonrpc"), (stub.url, "rest")), retries=0) as client:
             with pytest.raises(CannotConnect, match="nobody answers"):
@@ -281,7 +281,7 @@ async def test_a_question_may_be_asked_elsewhere_after_an_answer_that_is_none() 
         assert (await client.get_task("t1")).id == "t1"
 
 
-async def test_an_operation_no_version_of_the_card_has_is_told() -> None:
+async def test_an_operation_that_no_version_of_the_card_has_is_an_error() -> None:
     async with Stub(works) as stub, Client(card((stub.url + "/", "jsonrpc"), version="0.3")) as client:
         with pytest.raises(MethodNotFound, match=r"A2A 0\.3 has no"):
             _ = [each async for each in client.list_tasks()]
@@ -354,8 +354,8 @@ async def test_a_404_of_an_interface_that_is_known_to_work_is_a_task_that_is_not
 
 
 async def test_an_error_of_the_protocol_keeps_what_it_says() -> None:
-    said = {"code": -32602, "message": "no such skill", "data": {"field": "message.metadata"}}
-    answer = reply({"jsonrpc": "2.0", "id": "1", "error": said}, 400)
+    problem = {"code": -32602, "message": "no such skill", "data": {"field": "message.metadata"}}
+    answer = reply({"jsonrpc": "2.0", "id": "1", "error": problem}, 400)
     async with AgentStub(lambda _: answer) as stub, Client(stub.url) as client:
         with pytest.raises(InvalidParams, match="no such skill") as caught:
             await client.send("hello")

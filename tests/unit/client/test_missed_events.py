@@ -1,4 +1,4 @@
-"""What a task has that its reader has not seen: told as events, nothing of it twice."""
+"""What a task has that its reader has not seen: text_length as events, nothing of it twice."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def task(*artifacts: tuple[str | Part, ...], state: State = State.WORKING, messa
         Artifact(str(place), tuple(Part(text=part) if isinstance(part, str) else part for part in parts))
         for place, parts in enumerate(artifacts)
     )
-    said = None if message is None else Message("m", Role.AGENT, (Part(text=message),))
-    return Task("t", "c", TaskStatus(state, said), made)
+    status_message = None if message is None else Message("m", Role.AGENT, (Part(text=message),))
+    return Task("t", "c", TaskStatus(state, status_message), made)
 
 
 def missed(seen: Task, now: Task) -> list[tuple[str, str, bool]]:
@@ -37,7 +37,7 @@ def missed(seen: Task, now: Task) -> list[tuple[str, str, bool]]:
     return found
 
 
-def test_what_is_the_same_is_not_told() -> None:
+def test_an_unchanged_task_has_no_events() -> None:
     assert missed(task(("a",), ("b", DATA)), task(("a",), ("b", DATA))) == []
 
 
@@ -64,7 +64,7 @@ def test_texts_of_different_kinds_are_not_joined() -> None:
     assert missed(task((number,)), task(("1",))) == [("0", "1", False)]
 
 
-def test_an_artifact_that_is_new_is_told_whole() -> None:
+def test_a_new_artifact_is_one_whole_event() -> None:
     assert missed(task(("a",)), task(("a",), ("b",))) == [("1", "b", False)]
 
 
@@ -86,7 +86,7 @@ def test_an_artifact_that_is_not_shown_is_not_taken_back() -> None:
     assert missed(task(("a",)), task()) == []
 
 
-def test_a_status_is_told_when_it_says_something_else() -> None:
+def test_a_status_is_an_event_when_its_state_or_message_changes() -> None:
     assert missed(task(), task(state=State.COMPLETED)) == [("status", "TASK_STATE_COMPLETED", False)]
     assert missed(task(message="10 %"), task(message="20 %")) == [("status", "TASK_STATE_WORKING", False)]
     again = Task("t", "c", TaskStatus(State.WORKING, Message("other", Role.AGENT, (Part(text="10 %"),)), "2026-01-01"))
@@ -106,7 +106,7 @@ PARTS = st.lists(st.sampled_from(["", "a", "b ", "éß", DATA, FILE]), max_size=
 
 @given(st.lists(PARTS, max_size=3), st.data())
 @settings(max_examples=200, deadline=None)
-def test_a_reader_who_catches_up_has_the_same_answer_and_hears_nothing_twice(
+def test_a_reader_that_catches_up_has_the_same_answer_and_no_text_twice(
     artifacts: list[list[str | Part]], data: st.DataObject
 ) -> None:
     """The reader has seen the beginning of each artifact, the server has joined its texts or not."""
@@ -120,8 +120,8 @@ def test_a_reader_who_catches_up_has_the_same_answer_and_hears_nothing_twice(
     assert isinstance(result, Task)
     assert result.text == now.text
     assert [part for part in result.parts if part.text is None] == [part for part in now.parts if part.text is None]
-    told = sum(len(event.text) for event in events if not event.replaces)
-    assert told == len(now.text) - len(seen.text)
+    text_length = sum(len(event.text) for event in events if not event.replaces)
+    assert text_length == len(now.text) - len(seen.text)
 
 
 def _joined(parts: list[str | Part]) -> list[str | Part]:

@@ -130,7 +130,7 @@ async def test_progress_comes_to_who_does_not_await(url: str) -> None:
     assert await asyncio.to_thread(read) == [1]
 
 
-async def test_what_goes_wrong_is_told_by_its_class(client: Client) -> None:
+async def test_each_error_arrives_as_its_own_class(client: Client) -> None:
     failed = await client.send(tool="fails")
     assert (failed.state, failed.error) == (State.FAILED, "the kitchen is closed")
     with pytest.raises(TaskFailed, match="the kitchen is closed"):

@@ -1,4 +1,4 @@
-"""A connection that is lost: for how long it is tried again, and what is said meanwhile."""
+"""A connection that is lost: for how long it is tried again, and what is logged meanwhile."""
 
 from __future__ import annotations
 
@@ -425,7 +425,7 @@ async def test_a_server_that_is_away_for_30_seconds_loses_no_reader(
         await asyncio.sleep(0)
     await reading
     assert stream.task.state is State.COMPLETED
-    # The skill began again, and said the same: that is not printed twice.
+    # The skill ran again with the same output, which is not printed twice.
     assert "".join(pieces) == "one two three" == stream.task.text
     assert lines(logged) == [
         ("WARNING", "connection lost; retrying for 60 s …"),

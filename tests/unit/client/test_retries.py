@@ -174,13 +174,13 @@ async def test_without_retries_nothing_is_tried_again(answer: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "least", "most"), [("5", 5, 5.2), ("0", 0, 0.2), ("3600", 60, 60.2), ("soon", 0, 0.2)]
+    ("retry_after", "least", "most"), [("5", 5, 5.2), ("0", 0, 0.2), ("3600", 60, 60.2), ("soon", 0, 0.2)]
 )
 @pytest.mark.parametrize("status", [503, 429])
 async def test_a_server_that_says_when_is_asked_then_within_reason(
-    status: int, said: str, least: float, most: float
+    status: int, retry_after: str, least: float, most: float
 ) -> None:
-    async with Scene(reply({"message": "no"}, status, Retry_After=said)) as scene:
+    async with Scene(reply({"message": "no"}, status, Retry_After=retry_after)) as scene:
         await scene.send()
         assert least <= scene.times[1] - scene.times[0] <= most
 
@@ -235,7 +235,7 @@ async def test_a_server_that_closes_idle_connections_is_no_trouble() -> None:
 
 
 async def test_a_server_that_closes_a_connection_while_it_is_being_used_again_is_asked_once_more() -> None:
-    # It has said nothing of closing: to the caller it looks alive.
+    # It did not announce that it closes: to the caller it looks alive.
     async with Scene(After(result(_rpc(), task()), Close), Close) as scene:
         assert (await scene.send()).id == "t1"
         assert (await scene.send()).id == "t1"

@@ -143,7 +143,7 @@ async def test_an_interface_on_another_origin_gets_neither(how: str, transport: 
         assert "x-own" in home.got[0].headers
 
 
-async def test_another_origin_that_wants_credentials_is_told_as_such() -> None:
+async def test_another_origin_that_wants_credentials_is_an_error_that_names_it() -> None:
     async with Stub(lambda _: reply({"detail": "who are you"}, 401)) as other:
         page = card((other.url + "/", "jsonrpc"))
         async with Stub(lambda _: reply(page)) as home, Client(home.url, auth=SECRET) as client:
@@ -388,7 +388,7 @@ async def test_opentelemetry_speaks_first_where_a_program_uses_it(monkeypatch: p
     trace.extract({})
 
 
-async def test_opentelemetry_without_a_trace_leaves_what_came_in() -> None:
+async def test_opentelemetry_without_a_trace_leaves_the_incoming_headers() -> None:
     propagate = pytest.importorskip("opentelemetry.propagate")
     assert propagate is sys.modules["opentelemetry.propagate"]
     trace.extract({"traceparent": PARENT})
@@ -454,7 +454,7 @@ async def test_an_agent_that_answers_a_stream_in_one_piece_is_understood() -> No
         assert len(stub.posts) == 1
 
 
-async def test_what_is_neither_a_stream_nor_an_answer_is_told() -> None:
+async def test_a_response_that_is_neither_a_stream_nor_an_answer_is_an_error() -> None:
     async with AgentStub(lambda _: reply(b"hello", 200, "text/plain")) as stub, Client(stub.url) as client:
         with pytest.raises(BadResponse, match=r"text/plain: 'hello'"):
             _ = [event async for event in client.stream("hello")]

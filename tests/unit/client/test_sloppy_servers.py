@@ -41,8 +41,8 @@ def task(state: str = "COMPLETED", **more: Any) -> dict[str, Any]:
 
 
 def status(state: str, message: dict[str, Any] | None = None) -> dict[str, Any]:
-    said = {"state": f"TASK_STATE_{state}"} | ({"message": message} if message is not None else {})
-    return {"statusUpdate": {"taskId": "t1", "contextId": "c1", "status": said}}
+    value = {"state": f"TASK_STATE_{state}"} | ({"message": message} if message is not None else {})
+    return {"statusUpdate": {"taskId": "t1", "contextId": "c1", "status": value}}
 
 
 def streamed(got: Any, *values: Any) -> bytes:
@@ -70,7 +70,7 @@ async def test_an_answer_in_messages_of_a_working_task_is_found_however_it_is_as
         assert "".join([each.text async for each in stream]) == stream.task.text == "one\n\ntwo"
         assert await client.call("ask") == "one\n\ntwo"
         assert await client.as_tool()("hello") == "one\n\ntwo"
-        # The stream said everything: nothing is asked twice.
+        # The stream was complete: nothing is read again.
         assert methods(stub) == ["SendMessage", "GetTask", "SendStreamingMessage", "SendMessage", "SendMessage"]
 
 
@@ -192,14 +192,16 @@ async def test_a_stream_of_which_nothing_can_be_read_is_an_error_and_its_message
 NOT_FOUND = {"code": -32001, "message": "Task not found"}
 
 
-@pytest.mark.parametrize("said", [[{"x": 1}], []], ids=["an event that cannot be read", "nothing"])
-async def test_a_message_is_not_sent_again_when_its_stream_breaks_before_an_event_can_be_read(said: list[Any]) -> None:
+@pytest.mark.parametrize("values", [[{"x": 1}], []], ids=["an event that cannot be read", "nothing"])
+async def test_a_message_is_not_sent_again_when_its_stream_breaks_before_an_event_can_be_read(
+    values: list[Any],
+) -> None:
     def respond(got: Any) -> Any:
         if method(got) == "GetTask":
             return reply({"jsonrpc": "2.0", "id": got.json["id"], "error": NOT_FOUND})
         # Without an end of the body, a connection that closes has broken.
         begun = head(200, "text/event-stream", Content_Length="5000")
-        return After(begun + b"".join(event(got, each) for each in said), Reset)
+        return After(begun + b"".join(event(got, each) for each in values), Reset)
 
     async with AgentStub(respond) as stub, Client(stub.url, retries=2) as client:
         with pytest.raises(CannotConnect, match="broke"):

@@ -127,7 +127,7 @@ async def test_a_refusal_stays_one_where_nothing_streams_or_a_task_is_meant() ->
 # -- messages in pieces ------------------------------------------------------------------------------------------------
 
 
-async def told(stream: Any) -> list[str]:
+async def pieces_of(stream: Any) -> list[str]:
     return [each.text async for each in stream if each.text]
 
 
@@ -142,7 +142,7 @@ async def test_messages_that_share_an_id_are_one() -> None:
 
     async with AgentStub(agno) as stub, Client(stub.url) as client:
         stream = client.stream("hello")
-        assert await told(stream) == ["The capital ", "is ", "Lisbon."]
+        assert await pieces_of(stream) == ["The capital ", "is ", "Lisbon."]
         assert stream.task.text == "The capital is Lisbon."
         assert [message.text for message in stream.task.history] == ["The capital is Lisbon."]
         pieces = [each async for each in client.stream("hello").text()]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clocks import SettableClock
 from support.stub_server import Stub, html, reply
 
 from dragoman import Agent, Client, Server, sync
@@ -122,7 +123,7 @@ async def test_without_trust_nobody_looks_at_signatures() -> None:
                 assert await client.call("add", a=1, b=2) == 3
 
 
-async def test_an_agent_in_front_trusts_as_it_is_told() -> None:
+async def test_an_agent_in_front_trusts_the_configured_keys() -> None:
     with served(calculator(), sign=True) as url:
         front = Agent.from_a2a(url, trust=True)
         async with Client(front) as client:
@@ -274,7 +275,7 @@ def test_only_a_plain_address_of_the_same_origin_is_asked(jku: str | None, place
 
 
 @pytest.mark.parametrize(
-    ("page", "told"),
+    ("page", "expected"),
     [
         (html(404), "HTTP 404"),
         (html(401), "HTTP 401"),
@@ -286,12 +287,12 @@ def test_only_a_plain_address_of_the_same_origin_is_asked(jku: str | None, place
         (reply({"keys": []}), "no key is named"),
     ],
 )
-async def test_keys_that_cannot_be_had_believe_nobody(page: bytes, told: str) -> None:
+async def test_keys_that_cannot_be_had_believe_nobody(page: bytes, expected: str) -> None:
     async with site({CARD: lambda url: signed(card_at(url)), JWKS: page}) as stub:
         for trust in (True, stub.url + JWKS):
             error = await refused(stub.url, trust)
             assert error.reason == "UNKNOWN_KEY"
-            assert told in str(error)
+            assert expected in str(error)
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, CannotConnect), (429, Overloaded)])
@@ -347,7 +348,7 @@ async def test_keys_are_remembered_as_cards_are_and_asked_for_again_when_they_do
         await connection.card()
         assert stub.paths()[2:] == [CARD, JWKS]
 
-        # A new key that nobody has heard of yet, while the old ones are still fresh.
+        # A new key that is not cached yet, while the old ones are still fresh.
         pages[JWKS] = reply(OURS.jwks(), **{"Cache-Control": "max-age=300"})
         pages[CARD] = lambda url: reply(signed(card_at(url), signer), **{"Cache-Control": "max-age=60"})
         clock.move(301)
@@ -360,6 +361,33 @@ async def test_keys_are_remembered_as_cards_are_and_asked_for_again_when_they_do
         await connection.card()
         assert stub.paths()[8:] == [CARD]
         await connection.close()
+
+
+async def test_keys_are_fetched_again_when_the_clock_was_set_back() -> None:
+    clock = SettableClock()
+    async with site({CARD: lambda url: signed(card_at(url)), JWKS: OURS.jwks()}) as stub:
+        connection = connect(ClientOptions(stub.url, trust=True), clock)
+        for _ in range(2):
+            await connection.card()
+            clock.jump(-3600)
+        assert stub.paths() == [CARD, JWKS] * 2
+        await connection.close()
+
+
+async def test_no_more_than_sixteen_key_sets_are_cached() -> None:
+    numbers = [*range(16), 0, 16, 0]
+    remaining = list(numbers)
+
+    def answer(got: Any) -> bytes:
+        if got.path != CARD:
+            return reply(OURS.jwks())
+        return reply(signed(card_at(stub.url), jku=f"{stub.url}/keys/{remaining.pop(0)}"), Cache_Control="no-store")
+
+    async with Stub(answer) as stub, Client(stub.url, trust=True) as client:
+        for _ in numbers:
+            await client.card()
+        assert [path for path in stub.paths() if path == "/keys/0"] == ["/keys/0"] * 2
+        assert stub.paths()[-4:] == [CARD, "/keys/16", CARD, "/keys/0"]
 
 
 async def test_a_card_that_did_not_change_is_checked_again_for_its_key_may_be_withdrawn() -> None:
@@ -482,7 +510,7 @@ async def test_the_extended_card_is_checked_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trust", "told"),
+    ("trust", "expected"),
     [
         ("missing.json", "the keys in missing.json cannot be read: No such file"),
         (Path(__file__), "cannot be read: it is not JSON"),
@@ -492,8 +520,8 @@ async def test_the_extended_card_is_checked_too() -> None:
         ("https://", "is not the address of a key set"),
     ],
 )
-def test_trust_that_cannot_be_understood_is_told_at_once(trust: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=f"^trust: .*{told}"):
+def test_an_invalid_trust_option_is_refused_at_once(trust: Any, expected: str) -> None:
+    with pytest.raises(ConfigError, match=f"^trust: .*{expected}"):
         Client("http://127.0.0.1:9", trust=trust)
 
 

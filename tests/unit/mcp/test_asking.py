@@ -297,7 +297,7 @@ async def test_an_answer_is_for_its_own_question_alone(url: str) -> None:
 
 
 async def test_a_question_is_answered_once_however_often_the_host_brings_it(foreign: Any) -> None:
-    question = {"role": "agent", "parts": [{"kind": "text", "text": "Pay?"}]}  # without an id: no two can be told apart
+    question = {"role": "agent", "parts": [{"kind": "text", "text": "Pay?"}]}  # without an id
     asks = {"id": "1", "status": {"state": "input-required", "message": question}}
     foreign.answers["message/send"] = foreign.answers["tasks/get"] = asks
     async with McpServer(McpOptions()) as mine, Client(mine.server, elicitation_callback=User()) as client:

@@ -391,7 +391,7 @@ async def test_an_odd_answer_is_understood_or_refused_and_spoils_nothing(
 
 
 async def begun(host: Any, **arguments: Any) -> asyncio.Task[Any]:
-    """Send a message, and wait until the agent has said something."""
+    """Send a message, and wait for the first text of the agent."""
     received = asyncio.Event()
 
     async def progress(done: float, total: float | None, message: str | None) -> None:

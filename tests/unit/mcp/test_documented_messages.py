@@ -96,7 +96,7 @@ async def test_messages_go_where_the_card_says(hosted: Any, foreign: Any, other:
 
 
 @pytest.mark.requirement("S4-32", "S4-33")
-async def test_who_is_not_known_or_not_there_is_said(hosted: Any) -> None:
+async def test_an_unknown_or_unreachable_agent_is_a_clear_error(hosted: Any) -> None:
     gone = foreign_agent.ForeignAgent()
     gone.answers["message/send"] = adk()
     async with hosted() as host:
@@ -114,7 +114,7 @@ async def test_who_is_not_known_or_not_there_is_said(hosted: Any) -> None:
 
 
 @pytest.mark.requirement("S4-33")
-async def test_an_agent_that_was_called_before_and_is_gone_is_said(hosted: Any) -> None:
+async def test_an_agent_that_has_gone_is_a_clear_error(hosted: Any) -> None:
     gone = foreign_agent.ForeignAgent()
     gone.answers["message/send"] = adk()
     async with hosted(reconnect=0.5) as host:

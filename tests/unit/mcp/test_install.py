@@ -50,7 +50,7 @@ def entry_in(path: Path, key: str = "mcpServers") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("host", PLACES)
-def test_each_host_is_told_in_its_own_file_by_absolute_paths(place: Path, host: str) -> None:
+def test_each_host_is_configured_in_its_own_file_with_absolute_paths(place: Path, host: str) -> None:
     where, key = PLACES[host]
     done = install(host, URL, "--allow", "a.example", "--store", "sqlite:///kept.db", "--wait-seconds", "20")
     assert done.exit_code == 0
@@ -178,7 +178,7 @@ def test_a_link_stays_a_link(place: Path) -> None:
     assert URL in entry_in(real)["args"]
 
 
-def test_a_place_that_cannot_be_written_to_is_told(place: Path) -> None:
+def test_a_file_that_cannot_be_written_is_a_clear_error(place: Path) -> None:
     (place / "home" / ".cursor").write_text("no folder")
     with pytest.raises(ConfigError, match=r"cannot be written: .*: --print shows what to put there"):
         install("cursor", URL)

@@ -25,13 +25,13 @@ def answered(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 MESSAGE = {"kind": "message", "messageId": "m", "role": "agent", "parts": [text(LONG)]}
-SAID = {"messageId": "s", "role": "agent", "parts": [text(LONG)]}
+LONG_MESSAGE = {"messageId": "s", "role": "agent", "parts": [text(LONG)]}
 ANSWERS = [
     answered(text(LONG)),
     answered(*(text("y" * MAX_INLINE) for _ in range(4))),
-    answered(text("done"), history=[SAID]),
-    {"id": "1", "status": {"state": "input-required", "message": SAID}},
-    {"id": "1", "status": {"state": "failed", "message": SAID}},
+    answered(text("done"), history=[LONG_MESSAGE]),
+    {"id": "1", "status": {"state": "input-required", "message": LONG_MESSAGE}},
+    {"id": "1", "status": {"state": "failed", "message": LONG_MESSAGE}},
     MESSAGE,
 ]
 
@@ -72,7 +72,7 @@ async def test_a_long_text_of_something_without_an_id_can_be_read_too(hosted: An
         assert {each.uri for each in listed} <= set(found)
 
 
-async def test_files_of_messages_without_an_id_are_told_apart(hosted: Any, foreign: Any) -> None:
+async def test_files_of_messages_without_an_id_are_distinguished(hosted: Any, foreign: Any) -> None:
     def agent_message(name: str) -> dict[str, Any]:
         content = base64.b64encode(name.encode()).decode()
         file = {"name": name, "mimeType": "application/zip", "bytes": content}

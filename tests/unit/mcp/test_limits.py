@@ -121,7 +121,7 @@ async def test_many_small_chunks_are_put_together_now_and_then(
     assert len(learned) < 200
 
 
-async def test_what_was_said_before_a_long_silence_is_known(agent: Streaming) -> None:
+async def test_text_before_a_long_silence_is_kept(agent: Streaming) -> None:
     agent.events = lambda _: [whole("t"), chunk("a"), chunk("b"), chunk("c")]
     async with McpServer(McpOptions()) as mine, Client(mine.server) as client:
         shown = await followed(client, agent, seconds=1)

@@ -77,7 +77,7 @@ async def read(host: Client, uri: str) -> Any:
     return contents
 
 
-async def test_the_template_is_told(era: str) -> None:
+async def test_the_resource_template_is_listed(era: str) -> None:
     async with hosted(era) as (client, _):
         (template,) = (await client.list_resource_templates()).resource_templates
         assert template.uri_template == TEMPLATE == "a2a://{agent_id}/{task_id}/{artifact_id}/{part}"
@@ -121,7 +121,7 @@ async def test_what_is_not_in_memory_is_asked_for_if_its_task_is_known(era: str,
         async with McpServer(McpOptions()) as fresh, Client(fresh.server) as other:
             agent = await fresh.context.peers.resolve(url)
             uri = part_uri(f"a2a://{agent.agent_id}/{task['id']}", "big", 0)
-            # Who only knows an id of the agent's is told nothing: it may be another user's.
+            # A task id of the agent alone shows nothing: the task may be another user's.
             with pytest.raises(MCPError, match="not found"):
                 await other.read_resource(uri)
             record = fresh.context.registry.start_task(agent.agent_id)
@@ -138,9 +138,7 @@ async def test_what_is_not_in_memory_is_asked_for_if_its_task_is_known(era: str,
         ("nothing", "big", 0),
     ],
 )
-async def test_what_is_not_there_is_told_in_the_words_of_the_revision(
-    era: str, url: str, steps: tuple[str, str, int]
-) -> None:
+async def test_a_missing_resource_is_the_error_of_the_revision(era: str, url: str, steps: tuple[str, str, int]) -> None:
     async with hosted(era) as (client, _):
         task = await made(client, url)
         task_id, holder, number = steps
@@ -169,7 +167,7 @@ async def test_the_task_of_one_agent_is_not_read_as_that_of_another(era: str, ur
                 await client.read_resource(part_uri(f"a2a://{other.agent_id}/{task['id']}", "big", 0))
 
 
-async def test_an_agent_that_is_gone_is_told_as_such(era: str) -> None:
+async def test_an_unreachable_agent_is_a_clear_error(era: str) -> None:
     async with hosted(era) as (client, _):
         with served(papers()) as url:
             task = await made(client, url)

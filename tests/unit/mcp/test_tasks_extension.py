@@ -285,7 +285,7 @@ async def test_a_question_that_is_not_answered_is_shown_to_the_model(action: str
             assert shown["id"] in shown["next_step"]
 
 
-async def test_a_host_that_asks_nobody_is_told_what_to_do() -> None:
+async def test_a_host_without_elicitation_gets_the_next_step() -> None:
     with served(trip()) as url:
         async with hosted(asks=False) as (client, _):
             created = await begin(client, url, "Lisbon")

@@ -143,7 +143,7 @@ async def test_an_agent_and_an_address_are_required_and_events_are_not(silent: s
 
 
 @pytest.mark.requirement("S4-50", "S4-51")
-async def test_a_webhook_is_told_as_it_was_configured_and_wants_all_events(silent: str, receiver: Receiver) -> None:
+async def test_a_webhook_is_registered_as_configured_and_for_all_events(silent: str, receiver: Receiver) -> None:
     async with hosted() as host:
         agent_id = (await host.call("resolve_agent_card", base_url=silent))["agent_id"]
         configured = await host.call(TOOL, agent_id=agent_id, webhook_url=receiver.url)
@@ -428,7 +428,7 @@ async def test_an_agent_that_cannot_do_what_its_card_says_is_asked_once(receiver
             agent.answers["message/send"] = {**agent.answers["message/send"], "id": "2"}
             await host.call("send_message", agent_id=url, text="go")
             assert agent.methods() == ["message/send"] * 3
-    # Of two tasks, either may be told first.
+    # Of two tasks, either may be reported first.
     assert sorted((each["taskId"], each["status"]["state"]) for each in receiver.bodies) == [
         ("1", "completed"),
         ("2", "completed"),
