@@ -67,7 +67,7 @@ def test_a_test_client_in_a_with_block_starts_the_app_once() -> None:
     ("method", "path", "body"),
     [("POST", "/message:send", MESSAGE), ("POST", "/", RPC), ("GET", CARD, None), ("GET", "/healthz", None)],
 )
-def test_a_test_client_without_a_with_block_is_told_from_its_second_request_on(
+def test_a_test_client_without_a_with_block_is_refused_from_its_second_request_on(
     method: str, path: str, body: Any, errors: Callable[[], list[str]]
 ) -> None:
     client = TestClient(make_app())
@@ -105,7 +105,7 @@ def test_no_method_of_an_app_is_called_on_another_event_loop() -> None:
 # -- after a stop ------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_test_client_on_one_app_is_told_to_build_another() -> None:
+def test_the_error_for_a_second_test_client_says_to_build_another_app() -> None:
     app = make_app()
     with TestClient(app) as client:
         assert client.get(CARD).status_code == 200

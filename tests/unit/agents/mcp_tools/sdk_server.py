@@ -199,11 +199,11 @@ if __name__ == "__main__":
     else:
         import uvicorn
 
-        class Told(uvicorn.Server):
+        class ListeningServer(uvicorn.Server):
             async def startup(self, sockets: Any = None) -> None:
                 await super().startup(sockets)
                 print("listening", flush=True)
 
         port, folder, era = rest
         app = web_app(build(Path(folder)), era)
-        Told(uvicorn.Config(app, host="127.0.0.1", port=int(port), log_level="critical")).run()
+        ListeningServer(uvicorn.Config(app, host="127.0.0.1", port=int(port), log_level="critical")).run()

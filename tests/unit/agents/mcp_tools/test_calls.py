@@ -172,9 +172,7 @@ async def test_progress_is_reported_with_its_measure_at_most_once_at_a_time_and_
     assert (event.metadata, event.status.message.text) == ({"done": step, "total": 10.0}, f"working ({step:g}/10)")
 
 
-async def test_after_a_fifth_of_a_second_progress_is_told_again_and_never_after_the_end(
-    start: Start, clock: Clock
-) -> None:
+async def test_progress_is_reported_every_fifth_of_a_second_and_never_after_the_end(start: Start, clock: Clock) -> None:
     server, steps, seen = MCPServer("steps", log_level="CRITICAL"), asyncio.Queue[float](), asyncio.Event()
 
     @server.tool(structured_output=False)
@@ -268,7 +266,7 @@ async def test_nothing_is_stopped_where_nobody_wants_it(
 
 
 @pytest.mark.requirement("S0-34")
-async def test_who_calls_is_told_to_tools_that_ask_for_it(start: Start, kit: MCPServer, tool_part: Any) -> None:
+async def test_tools_that_ask_for_the_caller_get_it(start: Start, kit: MCPServer, tool_part: Any) -> None:
     engine = await start(Agent.from_mcp(kit))
 
     async def user_in(tool: str, **call: Any) -> Any:
@@ -342,7 +340,7 @@ async def test_one_name_alone_is_a_list_of_one(kit: MCPServer) -> None:
 
 
 @pytest.mark.parametrize("options", [{"default_tool": "ad"}, {"include": ["add", "ad"]}])
-async def test_a_name_that_means_no_tool_is_told_with_what_there_is(kit: MCPServer, options: dict[str, Any]) -> None:
+async def test_the_error_for_an_unknown_tool_lists_the_tools(kit: MCPServer, options: dict[str, Any]) -> None:
     exclude = ["[!ae]*"]
     with pytest.raises(ConfigError) as caught:
         async with Client(Agent.from_mcp(kit, exclude=exclude, **options)) as client:

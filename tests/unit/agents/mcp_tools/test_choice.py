@@ -88,7 +88,7 @@ async def test_the_only_tool_a_caller_may_use_is_meant(start: Start, kit: MCPSer
 # -- asked for ---------------------------------------------------------------------------------------------------------
 
 
-async def test_who_names_no_tool_is_asked_and_told_only_what_they_may_use(start: Start, kit: MCPServer) -> None:
+async def test_a_caller_who_names_no_tool_is_asked_and_sees_only_permitted_ones(start: Start, kit: MCPServer) -> None:
     engine = await start(Agent.from_mcp(kit, include=["add", "echo", "secret"]))
     task = await engine.send("do something")
     assert task.state is State.INPUT_REQUIRED
@@ -119,7 +119,7 @@ async def test_the_question_is_answered_with_data(start: Start, kit: MCPServer) 
     assert (await engine.send("add", parts=(beside,), task=await engine.send("go"))).text == SUM
 
 
-async def test_a_wrong_answer_is_told_the_nearest_name(start: Start, kit: MCPServer) -> None:
+async def test_a_wrong_answer_gets_the_nearest_name(start: Start, kit: MCPServer) -> None:
     engine = await start(Agent.from_mcp(kit))
     task = await engine.send("ecco", task=await engine.send("do something"))
     assert task.question.startswith("There is no tool 'ecco': did you mean `echo`? Which tool? ")

@@ -298,7 +298,7 @@ async def test_a_schema_of_three_thousand_levels_is_cut_and_its_server_served(
         (b"", JsonRpcHeader(False)),
     ],
 )
-def test_whom_a_message_concerns_is_told_from_its_ends(line: bytes, envelope: JsonRpcHeader) -> None:
+def test_the_call_of_a_message_is_found_in_its_first_and_last_bytes(line: bytes, envelope: JsonRpcHeader) -> None:
     assert parse_header(line) == envelope
 
 

@@ -288,7 +288,7 @@ def test_a_file_is_named_by_its_media_type(media_type: str, filename: str) -> No
 
 
 @pytest.mark.parametrize("data", ["no base64!", "AAA", "AAAAA", "AA==AA==", "\xe4\xf6\xfc"])
-def test_broken_base64_is_handed_on_as_it_came(data: str) -> None:
+def test_broken_base64_is_passed_on_unchanged(data: str) -> None:
     assert converted(
         ImageContent(data=data, mime_type="image/png"),
         AudioContent(data=data, mime_type="audio/wav"),
@@ -624,14 +624,14 @@ async def test_a_cancel_while_a_link_is_read_goes_through() -> None:
 # -- errors and metadata -----------------------------------------------------------------------------------------------
 
 
-def test_an_error_is_told_in_the_words_of_the_tool() -> None:
+def test_an_error_has_the_text_of_the_tool() -> None:
     image = ImageContent(data="", mime_type="image/png")
     result = CallToolResult(content=[TextContent(text="no"), image, TextContent(text="way")], is_error=True)
     assert error_text(result) == "no\nway"
 
 
 @pytest.mark.parametrize("content", [[], [TextContent(text=" ")], [ImageContent(data="", mime_type="image/png")]])
-def test_an_error_without_words_is_told_in_a_sentence(content: list[ContentBlock]) -> None:
+def test_an_error_without_a_text_gets_a_sentence(content: list[ContentBlock]) -> None:
     assert error_text(CallToolResult(content=content, is_error=True)) == "The tool failed and did not say why."
 
 

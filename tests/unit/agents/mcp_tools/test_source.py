@@ -81,7 +81,7 @@ def test_the_ways_to_give_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment_of("MINE") == {"MINE": "own=1"}
 
 
-def test_a_variable_that_is_not_set_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_is_not_set_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MISSING", raising=False)
     with pytest.raises(ConfigError) as caught:
         environment_of(["MISSING"])
@@ -99,11 +99,11 @@ def test_a_variable_that_is_not_set_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         (None, "an object of type `NoneType` is no MCP server"),
     ],
 )
-def test_what_is_no_server_is_told_at_once(server: Any, says: str) -> None:
+def test_a_configuration_without_a_server_is_refused_at_once(server: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Agent.from_mcp(server)
 
 
-def test_no_server_at_all_is_told() -> None:
+def test_no_server_at_all_is_refused() -> None:
     with pytest.raises(ConfigError, match="name an MCP server"):
         Agent.from_mcp()

@@ -46,7 +46,7 @@ def is_alive(pid: int | str) -> bool:
 # -- beginning and end -------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_dies_at_its_start_is_told_with_its_last_words(handshake: Command) -> None:
+async def test_the_error_for_a_server_that_dies_at_its_start_has_its_last_line_of_stderr(handshake: Command) -> None:
     with pytest.raises(CannotConnect) as caught:
         async with Client(Agent.from_mcp(handshake("dies"))) as client:
             await client.send("hi")
@@ -56,7 +56,7 @@ async def test_a_server_that_dies_at_its_start_is_told_with_its_last_words(hands
     )
 
 
-async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_missing_program_is_an_error_that_names_it(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("no program")
     for program, says in (
@@ -69,7 +69,7 @@ async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
         assert str(caught.value) == says
 
 
-async def test_a_program_that_speaks_no_mcp_is_told() -> None:
+async def test_a_program_that_speaks_no_mcp_is_an_error_that_says_so() -> None:
     with pytest.raises(CannotConnect, match="the MCP server `cat` cannot be used"):
         async with Client(Agent.from_mcp(["cat"])) as client:
             await client.send("hi")

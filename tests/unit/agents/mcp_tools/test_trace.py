@@ -70,7 +70,7 @@ async def test_without_a_trace_none_is_invented(start: Start, server: Any, tool_
     assert json.loads(task.text) == {}
 
 
-async def test_a_call_has_one_client_span_which_the_server_is_told(
+async def test_a_call_has_one_client_span_whose_context_the_server_gets(
     start: Start, server: Any, tool_part: Any, spans: SpanMemory
 ) -> None:
     engine = await start(Agent.from_mcp(server[0], **server[1]))
@@ -92,7 +92,7 @@ async def test_a_call_has_one_client_span_which_the_server_is_told(
     assert [each.name for each in spans.spans if each.name.startswith("MCP send tools/call")] == []
 
 
-async def test_what_is_said_is_in_the_span_only_where_users_want_it(
+async def test_the_content_of_a_call_is_in_the_span_only_with_the_setting(
     start: Start, kit: MCPServer, tool_part: Any, spans: SpanMemory
 ) -> None:
     engine = await start(Agent.from_mcp(kit))

@@ -23,7 +23,7 @@ async def world() -> AsyncIterator[World]:
 
 
 def gauges(recorded: Recorded, world: World) -> tuple[float, float]:
-    world.courier.sample()
+    world.sender.sample()
     metrics = recorded.metrics
     return recorded.counts(metrics.webhooks_owed)[()], recorded.counts(metrics.webhooks_late)[()]
 
@@ -31,7 +31,7 @@ def gauges(recorded: Recorded, world: World) -> tuple[float, float]:
 async def test_deliveries_are_counted(recorded: Recorded, world: World) -> None:
     await world.send("echo")
     await world.settle()
-    assert recorded.counts(recorded.metrics.deliveries) == {("delivered",): len(world.receiver.came)}
+    assert recorded.counts(recorded.metrics.deliveries) == {("delivered",): len(world.receiver.accepted)}
     assert gauges(recorded, world) == (0, 0)
 
 
@@ -47,7 +47,7 @@ async def test_a_webhook_whose_receiver_is_down_is_owed_and_late_until_it_is_bac
     await world.pass_time(600)
     assert gauges(recorded, world) == (0, 0)
     delivered = recorded.counts(recorded.metrics.deliveries)["delivered",]
-    assert delivered == len(world.receiver.came) > 0
+    assert delivered == len(world.receiver.accepted) > 0
     assert not recorded.counts(recorded.metrics.webhooks_dead)
 
 
