@@ -159,12 +159,13 @@ class Calling:
 
     def ask_and_leave(self) -> Any:
         """Ask and return at once, in one write, as a tool with a thread may."""
-        asked = {"id": next(_ids), "method": "elicitation/create"}
-        _answers[asked["id"]] = queue.Queue()
-        asked["params"] = {"message": "A secret?", "requestedSchema": FORM}
+        number = next(_ids)
+        answer = _answers[number] = queue.Queue()
+        form = {"message": "A secret?", "requestedSchema": FORM}
+        asked = {"id": number, "method": "elicitation/create", "params": form}
         replies = (asked, {"id": self.id, "result": text("left")})
         say_raw("\n".join(json.dumps({"jsonrpc": "2.0", **each}) for each in replies))
-        note("answers", json.dumps(_answers[asked["id"]].get()))
+        note("answers", json.dumps(answer.get()))
 
     def link(self) -> Any:
         """Return a link to a resource; the server asks when that is read."""

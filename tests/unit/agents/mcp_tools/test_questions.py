@@ -345,9 +345,9 @@ async def test_one_caller_cannot_have_all_the_processes(
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
     monkeypatch.setattr(sessions, "MAX_PER_CALLER", 1)
     engine = await start(Agent.from_mcp(handshake()))
-    for _ in range(2):  # the first is asked before it is known that the tool asks
-        task = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
-        assert task.state is State.INPUT_REQUIRED
+    # The first is asked in the first process: it is not known before that the tool asks.
+    _, task = [await engine.send(None, parts=(tool_part("ask_name"),), call=ADA) for _ in range(2)]
+    assert task.state is State.INPUT_REQUIRED
     waiting = engine.sending(None, parts=(tool_part("ask_name"),), call=ADA)
     other = await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)
     assert other.state is State.INPUT_REQUIRED
