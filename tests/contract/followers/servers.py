@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -23,12 +24,14 @@ class ForeignServer:
     """The app of an agent as another implementation could serve it: without event numbers, over JSON-RPC and REST.
 
     Where it has no `subscriptions` or no `streams`, it refuses them: with the error of the protocol in JSON-RPC, and
-    with 404 in REST. `refusals` counts them.
+    with 404 in REST. `is_polled` is set once a follower that was refused has read the task, or has sent its message
+    without a stream.
     """
 
     def __init__(self, agent: Agent, *, subscriptions: bool = True, streams: bool = True) -> None:
         self._app = agent.app(store="memory:", drain=0)
-        self.refusals = 0
+        self._has_refused = False
+        self.is_polled = threading.Event()
         self._refused = (() if subscriptions else _SUBSCRIPTIONS) + (() if streams else _STREAMS)
 
     async def __call__(self, scope: Event, receive: Receive, send: Send) -> None:
@@ -39,7 +42,7 @@ class ForeignServer:
         body = await _body_of(receive)
         refusal = self._refusal(scope["path"], body)
         if refusal is not None:
-            self.refusals += 1
+            self._has_refused = True
             status, answer = refusal
             headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]
             await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -56,7 +59,12 @@ class ForeignServer:
             await send(message)
 
         headers = [each for each in scope["headers"] if each[0] != b"last-event-id"]
+        # A message without a stream is answered at the end of its task, which may be waiting for this.
+        if self._has_refused and b"essage" in body:
+            self.is_polled.set()
         await self._app({**scope, "headers": headers}, receive_again, send_without_numbers)
+        if self._has_refused:
+            self.is_polled.set()
 
     def _refusal(self, path: str, body: bytes) -> tuple[int, bytes] | None:
         if path.endswith(tuple(each for each in self._refused if each.startswith(":"))):

@@ -259,8 +259,8 @@ async def test_the_client_without_await_works_inside_a_running_loop(url: str) ->
 
 async def test_a_client_calls_an_app_and_an_agent_in_any_version_without_a_port() -> None:
     agent = desk()
-    for target in (agent, agent.app(store="memory:")):
-        for protocol in (None, "1.0", "0.3", "0.1"):
+    for protocol in (None, "1.0", "0.3", "0.1"):
+        for target in (agent, agent.app(store="memory:")):
             async with Client(target, protocol=protocol) as client:
                 assert str(await client.call("add_numbers", a=1, b=2)) == "3"
                 assert (await client.card()).name == "desk"

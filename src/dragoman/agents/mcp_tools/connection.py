@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from dragoman.agents.mcp_tools.call import ElicitationRouter, ElicitationState
+from dragoman.agents.mcp_tools.in_flight import CallsInFlight
 from dragoman.agents.mcp_tools.result_limit import BoundedStream
 from dragoman.agents.mcp_tools.stdio import StdioTransport, parse_header
 from dragoman.model.error import CannotConnect, ConfigError, DragomanError
@@ -60,7 +60,8 @@ class ServerConnection:
 
     The SDK requires that one task opens and closes a session: the session task. Once `closed` is set, the connection is
     never used again. `on_tools_changed` is called when the server's tools have changed. With `handshake` the newest
-    protocol revision is not tried. `asking` is shared by all connections to the server.
+    protocol revision is not tried. `on_asking` is called with the name of a tool that asks within a call, `on_end` when
+    a call has ended, or when nobody uses the connection any more.
     """
 
     def __init__(
@@ -68,19 +69,21 @@ class ServerConnection:
         source: Source,
         on_tools_changed: Callable[[], None],
         *,
-        asking: ElicitationState | None = None,
+        on_asking: Callable[[str], None],
+        on_end: Callable[[], None],
         handshake: bool = False,
     ) -> None:
         self.source = source
         self.tools: tuple[types.Tool, ...] = ()
-        self.elicitations = ElicitationRouter(source.name, asking)
+        self.in_flight = CallsInFlight(source.name, on_asking, on_end)
         self.closed = asyncio.Event()
         self._is_handshake = handshake or source.revision not in ("", LATEST_MODERN_VERSION)
         self._users = 0
         self._ends_when_idle = False
         self._on_tools_changed = on_tools_changed
+        self._on_end = on_end
         self._stop = asyncio.Event()
-        self._stdio = StdioTransport(source, self.closed.set, self.elicitations) if source.argv else None
+        self._stdio = StdioTransport(source, self.closed.set) if source.argv else None
         self._problem = ""
         self._client: Client | None = None
         self._is_open = False
@@ -99,8 +102,8 @@ class ServerConnection:
 
     @property
     def is_idle(self) -> bool:
-        """True when nobody uses the connection and no call waits for an answer."""
-        return self._users == 0 and self.elicitations.is_idle
+        """True when the connection is open, nobody uses it and no call is in flight."""
+        return self._is_open and self._users == 0 and not self.in_flight
 
     @contextmanager
     def use(self) -> Generator[None]:
@@ -112,6 +115,7 @@ class ServerConnection:
             self._users -= 1
             if self._ends_when_idle and self.is_idle:
                 self._stop.set()
+            self._on_end()
 
     def close_when_idle(self) -> None:
         """End the session as soon as nobody uses it. Only for servers that return their questions."""
@@ -198,7 +202,7 @@ class ServerConnection:
             async with AsyncExitStack() as stack:
                 client = Client(
                     self._server_argument(),
-                    elicitation_callback=self.elicitations.on_elicitation,
+                    elicitation_callback=self.in_flight.on_elicitation,
                     message_handler=self._on_message,
                     client_info=CLIENT_INFO,
                     mode="legacy" if self._is_handshake else "auto",
@@ -221,7 +225,6 @@ class ServerConnection:
             problem = error
         finally:
             self.closed.set()
-            self.elicitations.close()
             if not ready.done():
                 ready.set_exception(self._startup_error(problem))
                 ready.exception()  # retrieved: nobody may be waiting any more

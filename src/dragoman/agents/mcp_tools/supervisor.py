@@ -9,9 +9,8 @@ from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from dragoman.agents.mcp_tools.call import ElicitationState
 from dragoman.agents.mcp_tools.connection import ServerConnection
-from dragoman.agents.mcp_tools.spares import SparePool
+from dragoman.agents.mcp_tools.sessions import CallerSessions
 from dragoman.clock import SystemClock, wait
 from dragoman.model.error import CannotConnect, DragomanError
 
@@ -49,8 +48,7 @@ class Supervisor:
         self._is_handshake, self._is_modern_only = False, False
         self._outdated = asyncio.Event()
         self._replaced: ServerConnection | None = None
-        self._asking = ElicitationState()
-        self._spares = SparePool(source, self._asking, self._clock, start_seconds)
+        self._sessions = CallerSessions(source, self._clock, start_seconds)
 
     @property
     def connection(self) -> ServerConnection | None:
@@ -59,6 +57,11 @@ class Supervisor:
         None before `open` and after `close`, and after a restart has failed, until one succeeds.
         """
         return self._connection
+
+    @property
+    def is_single(self) -> bool:
+        """True when the server could not be started a second time, a while ago."""
+        return self._sessions.is_single
 
     async def open(self) -> None:
         """Start or connect to the server. A first connection that fails is not retried.
@@ -112,10 +115,10 @@ class Supervisor:
             # It may have connected once more before it was canceled.
             late, self._connection = self._connection, None
             connections = [each for each in (connection, late, self._replaced) if each is not None]
-            await asyncio.gather(self._spares.close(), *(each.close() for each in connections))
+            await asyncio.gather(self._sessions.close(), *(each.close() for each in connections))
 
     async def connect_call(self, call: ToolCall) -> ServerConnection:
-        """Return the connection on which to start a call. A call that may ask waits for its turn.
+        """Return the connection on which to start a call, at once. A tool that asks within calls waits for a session.
 
         Raises:
             CannotConnect: the server is being restarted, and does not come back in time.
@@ -124,9 +127,9 @@ class Supervisor:
             connection = await self.wait_connected()
             if connection.is_modern:
                 return connection
-            placed = await self._spares.place(call, connection)
-            if placed is not None:
-                return placed
+            chosen = await self._sessions.choose_connection(call, connection)
+            if chosen is not None:
+                return chosen
 
     async def wait_connected(self) -> ServerConnection:
         """Return an open connection; wait up to RECONNECT_TIMEOUT for a server that is being restarted.
@@ -168,7 +171,11 @@ class Supervisor:
 
     async def _connect(self) -> ServerConnection:
         connection = ServerConnection(
-            self.source, self._on_tools_changed, asking=self._asking, handshake=self._is_handshake
+            self.source,
+            self._on_tools_changed,
+            on_asking=self._sessions.add_tool,
+            on_end=self._sessions.notify,
+            handshake=self._is_handshake,
         )
         await connection.open(self._start_seconds)
         return connection

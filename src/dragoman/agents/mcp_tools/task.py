@@ -54,8 +54,8 @@ LINK_TIMEOUT = 60.0
 QUESTION_LOST = "the tool's question is gone: the server was restarted, or it has waited too long"
 
 
-class _SessionExpired(Failed):
-    """The server has lost the session and has not started this call: it is safe to call again."""
+class _CallAgain(Failed):
+    """The call has failed, and it does no harm to make it again: once, without a word to the caller."""
 
 
 class TaskRun:
@@ -155,7 +155,7 @@ class TaskRun:
     async def _call(self, request: ToolRequest, state: str | None = None, responses: Any = None) -> Ask | None:
         try:
             return await self._call_once(request, state, responses)
-        except _SessionExpired:
+        except _CallAgain:
             return await self._call_once(request, state, responses)
 
     async def _call_once(self, request: ToolRequest, state: str | None, responses: Any) -> Ask | None:
@@ -175,7 +175,6 @@ class TaskRun:
             if connection is None:
                 connection = await self._connect(tool, call)
             if state is not None and not connection.is_modern:
-                connection.elicitations.remove_call(call)
                 raise Failed(QUESTION_LOST)  # only the newest revision has such a state
             call.start(connection)
             result = await self._follow(request, call)
@@ -201,7 +200,7 @@ class TaskRun:
         except DeadlineExceeded:
             raise Failed(
                 f"`{tool.id}` was not called: for {self._timeout_seconds:g} s the MCP server `{server}` waited for the "
-                "answers of other callers; try it again later"
+                "answers to other questions; try it again later"
             ) from None
 
     def _caller(self) -> Caller:
@@ -298,7 +297,7 @@ class TaskRun:
             stopped += f": {call.connection.problem}"
         if is_session_unknown(error):
             tool.supervisor.retire(call.connection)
-            raise _SessionExpired(stopped) from error
+            raise _CallAgain(stopped) from error  # the server has not started it
         if is_connection_closed(error) or is_stream_cut(error):
             if is_connection_closed(error):
                 tool.supervisor.retire(call.connection)
@@ -336,10 +335,10 @@ class TaskRun:
 
     async def _finish(self, tool: Tool, call: ToolCall, result: types.CallToolResult) -> None:
         async def read(uri: str) -> types.ReadResourceResult:
-            return await self._wait_with_timeout(
-                call.connection.client.read_resource(uri), self._timeout_seconds or LINK_TIMEOUT
-            )
+            return await self._wait_with_timeout(call.read_resource(uri), self._timeout_seconds or LINK_TIMEOUT)
 
+        if call.is_unanswered and tool.may_repeat:
+            self._check_questions(tool, call)
         violation = tool.output_schema_violation(result)
         if violation:
             self._ctx.log.warning("%s: %s", tool.supervisor.source.name, violation)
@@ -356,9 +355,11 @@ class TaskRun:
     def _check_questions(self, tool: Tool, call: ToolCall, error: str = "") -> None:
         """Raise Failed when the tool has asked in vain, with `error` or despite its result."""
         if call.is_unanswered:
-            raise Failed(
+            is_single = tool.supervisor.is_single
+            again = " while no other tool is at work" if is_single else ": from now on its questions are told apart"
+            raise (_CallAgain if tool.may_repeat else Failed)(
                 f"`{tool.id}` asked something that got no answer, because it could not be determined which call had "
-                "asked: it may have done a part of its work. Call it again: from now on its questions are told apart"
+                f"asked: it may have done a part of its work. Call it again{again}"
             )
         if not call.connection.is_modern or not needs_older_revision(error):
             return

@@ -1,12 +1,13 @@
 """An MCP server of the handshake era in plain Python: starts at once, and misbehaves where an SDK would not let it.
 
 `handshake_server.py FOLDER [WORD]...`: what its tools notice is left in files of FOLDER. The words: `dies` and `silent`
-right at the start, `once` for one that starts only once, `stray` lines on stdout, `few` tools only, `deep` for one
-more whose schema has 3,000 levels.
+right at the start, `once` for one that starts only once, `alone` for one that does not start beside another, `stray`
+lines on stdout, `few` tools only, `deep` for one more whose schema has 3,000 levels.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import queue
@@ -25,7 +26,7 @@ _lock = threading.Lock()
 _ids = count(1000)
 _answers: dict[int, queue.Queue[Any]] = {}
 _canceled: dict[Any, threading.Event] = {}
-_go_on, _go_on_longer = threading.Event(), threading.Event()
+_go_on = threading.Event()
 
 
 def say(message: dict[str, Any]) -> None:
@@ -134,15 +135,6 @@ class Calling:
         _go_on.set()
         return text("let go")
 
-    def held_longer(self) -> Any:
-        note("begun")
-        _go_on_longer.wait()
-        return text("held")
-
-    def let_go_longer(self) -> Any:
-        _go_on_longer.set()
-        return text("let go")
-
     def ask_name(self) -> Any:
         label = self.arguments.get("label", "")
         reply = self.ask(f"Who is {label or 'it'}?", requestedSchema=FORM)
@@ -156,10 +148,33 @@ class Calling:
         self.held()
         return self.ask_name()
 
+    def ask_at_signal(self) -> Any:
+        self.wait_for_signal()
+        return self.ask_name()
+
+    def wait_for_signal(self) -> None:
+        """Wait until somebody writes into the pipe."""
+        note("begun")
+        (FOLDER / "pipe").read_bytes()
+
+    def ask_and_leave(self) -> Any:
+        """Ask and return at once, in one write, as a tool with a thread may."""
+        number = next(_ids)
+        answer = _answers[number] = queue.Queue()
+        form = {"message": "A secret?", "requestedSchema": FORM}
+        asked = {"id": number, "method": "elicitation/create", "params": form}
+        replies = (asked, {"id": self.id, "result": text("left")})
+        say_raw("\n".join(json.dumps({"jsonrpc": "2.0", **each}) for each in replies))
+        note("answers", json.dumps(answer.get()))
+
+    def link(self) -> Any:
+        """Return a link to a resource; the server asks when that is read."""
+        return {"content": [{"type": "resource_link", "uri": "note://secret", "name": "secret"}]}
+
     def ask_and_ask_late(self) -> Any:
         first = threading.Thread(target=self.ask, args=("The first secret?",), kwargs={"requestedSchema": FORM})
         first.start()
-        _go_on.wait()
+        self.wait_for_signal()
         note("answers", json.dumps(self.ask("The second secret?", requestedSchema=FORM)))
         first.join()
         return text("done")
@@ -231,6 +246,7 @@ class Calling:
         return text("done")
 
     late = pit = pid
+    ask_safely = ask_name
 
 
 TOOLS: dict[str, dict[str, Any]] = dict.fromkeys(
@@ -249,9 +265,10 @@ TOOLS: dict[str, dict[str, Any]] = dict.fromkeys(
             "ask_name",
         ),
         *(
-            "ask_name",
-            "held_longer",
-            "let_go_longer",
+            "ask_safely",
+            "ask_at_signal",
+            "ask_and_leave",
+            "link",
             "ask_and_ask_late",
             "long_line",
             "many_parts",
@@ -267,6 +284,7 @@ TOOLS: dict[str, dict[str, Any]] = dict.fromkeys(
 EXTRA: dict[str, dict[str, Any]] = {
     "same": {"_meta": {"dragoman/user": True}},
     "held": {"annotations": {"idempotentHint": True}},
+    "ask_safely": {"annotations": {"idempotentHint": True}},
     "broken_promise": {
         "outputSchema": {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
     },
@@ -291,6 +309,11 @@ def call(id: Any, params: dict[str, Any]) -> None:
         say({"id": id, "result": result})
 
 
+def read(id: Any, params: dict[str, Any]) -> None:
+    note("answers", json.dumps(Calling(id, {}).ask("May I read it out?", requestedSchema=FORM)))
+    say({"id": id, "result": {"contents": [{"uri": params["uri"], "text": "read"}]}})
+
+
 def take(message: dict[str, Any]) -> None:
     method, number = message.get("method"), message.get("id")
     params: dict[str, Any] = message.get("params") or {}
@@ -312,6 +335,8 @@ def take(message: dict[str, Any]) -> None:
         say_raw(f'{{"jsonrpc":"2.0","id":{json.dumps(number)},"result":{{"tools":{listed}}}}}')
     elif method == "tools/call":
         threading.Thread(target=call, args=(number, params), daemon=True).start()
+    elif method == "resources/read":
+        threading.Thread(target=read, args=(number, params), daemon=True).start()
     elif method == "notifications/cancelled":
         if (event := _canceled.get(params.get("requestId"))) is not None:
             event.set()
@@ -322,6 +347,13 @@ def take(message: dict[str, Any]) -> None:
 if __name__ == "__main__":
     note("started", str(os.getpid()))
     starts = len((FOLDER / "started").read_text().splitlines())
+    lock = (FOLDER / "lock").open("a")
+    if "alone" in WORDS:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("another one runs here", file=sys.stderr, flush=True)
+            os._exit(1)
     if "stray" in WORDS:
         print("Welcome to the server!", flush=True)
     if "dies" in WORDS or ("once" in WORDS and starts > 1):

@@ -14,9 +14,9 @@ import mcp_types as types
 import pytest
 
 from dragoman import Agent, State, User
-from dragoman.agents.mcp_tools import call as questions
-from dragoman.agents.mcp_tools import elicitation, spares
+from dragoman.agents.mcp_tools import elicitation, sessions
 from dragoman.agents.mcp_tools.call import ToolCall
+from dragoman.agents.mcp_tools.in_flight import CURRENT_CALL, CallsInFlight
 from dragoman.engine.call import CallContext
 
 Start = Callable[..., Awaitable[Any]]
@@ -34,6 +34,17 @@ def lines(path: Path) -> list[str]:
 def answers(tmp_path: Path) -> Callable[[], list[Any]]:
     """What the server was answered."""
     return lambda: [json.loads(line) for line in lines(tmp_path / "answers")]
+
+
+@pytest.fixture
+def signal_tool(tmp_path: Path) -> Callable[[], Awaitable[None]]:
+    """Let the tools go on that wait for a signal."""
+    os.mkfifo(tmp_path / "pipe")
+
+    async def signal_it() -> None:
+        await asyncio.to_thread((tmp_path / "pipe").write_bytes, b"go on")
+
+    return signal_it
 
 
 @pytest.fixture
@@ -71,50 +82,36 @@ async def test_a_tool_that_once_ended_without_a_question_may_still_ask_after_it_
     await engine.cancel(other, call=BOB)
 
 
-async def test_a_call_that_was_given_up_is_in_mind_for_a_while_and_for_other_callers_for_ever(
-    given_up: Any, tool_part: Any, monkeypatch: pytest.MonkeyPatch
+async def test_once_a_call_was_given_up_no_first_question_is_shown_to_anybody_beside_it(
+    given_up: Any, tool_part: Any
 ) -> None:
-    monkeypatch.setattr(spares, "MAX_SPARES", 0)
     engine = await given_up()
-    asking = engine.agent.tools._supervisors[0]._asking
-
-    async def ask(call: CallContext) -> Any:
-        asking.names.clear()  # as if it had never asked: it is called here, and not in a process of its own
-        return await engine.send(None, parts=(tool_part("ask_name"),), call=call)
-
-    unanswered = [await ask(ADA)]
-    monkeypatch.setattr(questions, "ROUTING_TIMEOUT", 0.0)
-    unanswered += [await ask(call) for call in (BOB, CallContext(), CallContext(tenant="t", user=ADA.user))]
-    for task in unanswered:
-        assert (task.state, task.text) == (State.FAILED, ": cancel None")
-        assert task.error.startswith(f"`ask_name` {UNANSWERED}: it may have done a part of its work. Call it again")
-    assert (await engine.send("Ada", task=await ask(ADA), call=ADA)).text == ": accept Ada"
+    for call, tool in ((ADA, "ask_name"), (BOB, "sign_in")):
+        task = await engine.send(None, parts=(tool_part(tool),), call=call)
+        assert (task.state, task.text.endswith(("cancel None", "cancel"))) == (State.FAILED, True)
+        assert task.error.startswith(f"`{tool}` {UNANSWERED}: it may have done a part of its work. Call it again")
+        again = await engine.send(None, parts=(tool_part(tool),), call=call)
+        assert again.state in (State.INPUT_REQUIRED, State.AUTH_REQUIRED)
 
 
-async def test_strangers_are_not_taken_for_one_and_the_same(
+async def test_a_process_is_used_again_by_its_caller_and_never_by_another(
     start: Start, handshake: Command, tmp_path: Path, tool_part: Any
 ) -> None:
     engine = await start(Agent.from_mcp(handshake()))
-    one = await engine.send(None, parts=(tool_part("ask_name"),))
-    assert one.state is State.INPUT_REQUIRED
-    same = await engine.send(None, parts=(tool_part("ask_name"),), context=one.context_id)
-    assert same.state is State.INPUT_REQUIRED
-    assert len(lines(tmp_path / "started")) == 1
-    other = await engine.send(None, parts=(tool_part("ask_name"),))
-    assert other.state is State.INPUT_REQUIRED
-    assert len(lines(tmp_path / "started")) == 2
 
+    async def ask(starts: int, **caller: Any) -> str:
+        task = await engine.send(None, parts=(tool_part("ask_name"),), **caller)
+        ended = await engine.send("me", task=task, call=caller.get("call", CallContext()))
+        assert ended.text == ": accept me"
+        assert len(lines(tmp_path / "started")) == starts
+        return task.context_id
 
-async def test_a_call_that_was_given_up_is_forgotten_once_the_server_has_answered_it(
-    given_up: Any, tool_part: Any, until: Until
-) -> None:
-    engine = await given_up("held")
-    assert (await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)).state is State.FAILED
-    await engine.send(None, parts=(tool_part("let_go"),), call=BOB)
-    connection = engine.agent.tools._supervisors[0].connection
-    await until(lambda: not connection.elicitations._abandoned)
-    task = await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)
-    assert (await engine.send("Bob", task=task, call=BOB)).text == ": accept Bob"
+    await ask(1, call=ADA)  # that it asks is not known before
+    for caller, starts in ((ADA, 2), (ADA, 2), (BOB, 3), (ADA, 3), (CallContext(tenant="t", user=ADA.user), 4)):
+        await ask(starts, call=caller)
+    stranger = await ask(5)
+    await ask(5, context=stranger)
+    await ask(6)
 
 
 async def test_a_call_that_ends_when_its_question_is_canceled_leaves_no_doubt(
@@ -128,68 +125,112 @@ async def test_a_call_that_ends_when_its_question_is_canceled_leaves_no_doubt(
     assert (await engine.send("Bob", task=task, call=BOB)).text == ": accept Bob"
 
 
-async def test_where_too_many_were_given_up_to_be_remembered_no_question_is_anybody_s(
-    given_up: Any, tool_part: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(questions, "MAX_ABANDONED", 0)
-    monkeypatch.setattr(questions, "ROUTING_TIMEOUT", 0.0)
-    engine = await given_up()
-    task = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
-    assert (task.state, task.text) == (State.FAILED, ": cancel None")
-
-
 async def test_a_question_that_brings_a_call_which_was_given_up_is_not_shown_to_the_one_at_work() -> None:
     gone, at_work = (ToolCall("introduce", {}) for _ in range(2))
-    asked, form = questions.ElicitationRouter("kit"), {"type": "object"}
-    for each in (gone, at_work):
-        assert asked.add_call(each)
-    asked.remove_call(gone, abandoned=True)
-    token = questions.CURRENT_CALL.set(gone)
+    in_flight = CallsInFlight("kit", lambda _: None, lambda: None)
+    in_flight.add(gone)
+    in_flight.add(at_work)
+    in_flight.end(gone, abandoned=True)
+    token = CURRENT_CALL.set(gone)
     try:
-        params = types.ElicitRequestFormParams(message="A secret?", requested_schema=form)
-        result = await asked.on_elicitation(cast("Any", None), params)
+        params = types.ElicitRequestFormParams(message="A secret?", requested_schema={"type": "object"})
+        result = await in_flight.on_elicitation(cast("Any", None), params)
     finally:
-        questions.CURRENT_CALL.reset(token)
+        CURRENT_CALL.reset(token)
     assert result == types.ElicitResult(action="cancel")
     assert not at_work.is_waiting
+
+
+async def test_a_process_in_which_a_call_was_given_up_is_ended_so_that_it_asks_nothing_more(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until, answers: Any, signal_tool: Any
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    task = engine.sending(None, parts=(tool_part("ask_at_signal"),), call=ADA)
+    await until((tmp_path / "begun").exists)
+    await signal_tool()
+    assert (await engine.send("Ada", task=await task, call=ADA)).text == ": accept Ada"
+    given_up = await engine.send(None, parts=(tool_part("ask_at_signal", label="secret"),), call=ADA, wait=False)
+    await until(lambda: len(lines(tmp_path / "begun")) == 2)
+    first, second = (Path("/proc") / pid for pid in lines(tmp_path / "started"))
+    await engine.cancel(given_up, call=ADA)
+    task = engine.sending(None, parts=(tool_part("ask_at_signal", label="mine"),), call=ADA)
+    await until(lambda: len(lines(tmp_path / "begun")) == 3)
+    await until(lambda: not second.exists())
+    await signal_tool()
+    assert (await task).question.startswith("Who is mine?")
+    assert len(answers()) == 1
+    assert first.exists()
 
 
 # -- calls that wait ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_second_question_of_a_call_that_waits_is_not_shown_to_who_is_at_work(
-    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until, answers: Any
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until, answers: Any, signal_tool: Any
 ) -> None:
     engine = await start(Agent.from_mcp(handshake()))
     first = await engine.send(None, parts=(tool_part("ask_and_ask_late"),), call=ADA)
     assert first.question.startswith("The first secret?")
     other = await engine.send(None, parts=(tool_part("wait"),), call=BOB, wait=False)
-    await until((tmp_path / "begun").exists)
-    await engine.send(None, parts=(tool_part("let_go"),), call=BOB)
-    # It waits until one of them has ended. Whoever was given up may still have asked it, so then it gets no answer.
-    await engine.cancel(other, call=BOB)
+    await until(lambda: len(lines(tmp_path / "begun")) == 2)
+    await signal_tool()
     await until(answers)
     assert answers() == [{"action": "cancel"}]
+    assert (await engine.get(other, call=BOB)).state is State.WORKING
     ended = await engine.send("Ada", task=first, call=ADA)
     assert (ended.state, ended.text) == (State.FAILED, "done")
     assert UNANSWERED in ended.error
+    await engine.cancel(other, call=BOB)
 
 
-async def test_a_second_question_of_a_call_that_waits_is_its_own_when_the_other_call_has_ended(
+async def test_further_questions_are_asked_in_a_process_of_the_caller_s_own_whatever_others_do(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until, answers: Any, signal_tool: Any
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+
+    async def ask_and_answer(caller: CallContext) -> Any:
+        task = await engine.send(None, parts=(tool_part("ask_and_ask_late"),), call=caller)
+        assert task.question.startswith("The first secret?")
+        await signal_tool()
+        task = await engine.send("me", task=task, call=caller)
+        assert task.question.startswith("The second secret?")
+        return await engine.send("me", task=task, call=caller)
+
+    assert (await ask_and_answer(ADA)).text == "done"
+    other = await engine.send(None, parts=(tool_part("wait"),), call=BOB, wait=False)
+    await until(lambda: len(lines(tmp_path / "begun")) == 2)
+    assert [(await ask_and_answer(caller)).text for caller in (ADA, BOB)] == ["done", "done"]
+    assert answers() == [{"action": "accept", "content": {"name": "me"}}] * 3
+    assert (await engine.get(other, call=BOB)).state is State.WORKING
+    await engine.cancel(other, call=BOB)
+
+
+async def test_a_question_that_arrives_together_with_the_result_of_its_call_is_not_shown_to_another_caller(
     start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until, answers: Any
 ) -> None:
     engine = await start(Agent.from_mcp(handshake()))
-    task = await engine.send(None, parts=(tool_part("ask_and_ask_late"),), call=ADA)
-    assert task.question.startswith("The first secret?")
-    other = engine.sending(None, parts=(tool_part("held_longer"),), call=BOB)
+    other = await engine.send(None, parts=(tool_part("wait"),), call=BOB, wait=False)
     await until((tmp_path / "begun").exists)
-    await engine.send(None, parts=(tool_part("let_go"),), call=BOB)
-    await engine.send(None, parts=(tool_part("let_go_longer"),), call=BOB)
-    assert (await other).text == "held"
-    task = await engine.send("Ada", task=task, call=ADA)
-    assert task.question.startswith("The second secret?")
-    assert (await engine.send("Ada", task=task, call=ADA)).text == "done"
-    assert answers() == [{"action": "accept", "content": {"name": "Ada"}}]
+    ended = await engine.send(None, parts=(tool_part("ask_and_leave"),), call=ADA)
+    assert (ended.state, ended.text) == (State.FAILED, "left")
+    assert UNANSWERED in ended.error
+    await until(answers)
+    assert answers() == [{"action": "cancel"}]
+    assert (await engine.get(other, call=BOB)).state is State.WORKING
+    await engine.cancel(other, call=BOB)
+
+
+async def test_a_question_that_comes_of_reading_a_resource_is_not_shown_to_another_caller(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until, answers: Any
+) -> None:
+    engine = await start(Agent.from_mcp(handshake()))
+    other = await engine.send(None, parts=(tool_part("wait"),), call=BOB, wait=False)
+    await until((tmp_path / "begun").exists)
+    ended = await engine.send(None, parts=(tool_part("link"),), call=ADA)
+    assert (ended.state, ended.text, UNANSWERED in ended.error) == (State.FAILED, "read", True)
+    assert answers() == [{"action": "cancel"}]
+    assert (await engine.get(other, call=BOB)).state is State.WORKING
+    await engine.cancel(other, call=BOB)
 
 
 async def test_while_a_question_is_open_another_caller_is_asked_by_a_second_process(
@@ -231,18 +272,18 @@ async def test_other_tools_are_called_in_the_first_process_while_a_question_is_o
     assert [pid, len(lines(tmp_path / "started"))] == [lines(tmp_path / "started")[0], 2]
 
 
-async def test_a_tool_that_asks_for_the_first_time_beside_an_open_question_waits_for_its_answer(
+async def test_a_first_question_beside_an_open_one_is_asked_when_its_tool_is_called_again(
     start: Start, handshake: Command, tool_part: Any, answers: Any
 ) -> None:
     engine = await start(Agent.from_mcp(handshake()))
     first = await engine.send(None, parts=(tool_part("sign_in"),), call=ADA)
     assert first.state is State.AUTH_REQUIRED
-    second = engine.sending(None, parts=(tool_part("ask_name"),), call=BOB)
-    await engine.send(None, parts=(tool_part("same"),), call=BOB)
-    assert not second.done()
+    second = await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)
+    assert (second.state, UNANSWERED in second.error) == (State.FAILED, True)
+    second = await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)
     assert (await engine.send("done", task=first, call=ADA)).text == "accept"
-    assert (await engine.send("Bob", task=await second, call=BOB)).text == ": accept Bob"
-    assert answers() == [{"action": "accept", "content": {"name": "Bob"}}]
+    assert (await engine.send("Bob", task=second, call=BOB)).text == ": accept Bob"
+    assert answers() == [{"action": "cancel"}, {"action": "accept", "content": {"name": "Bob"}}]
 
 
 async def test_after_a_call_was_given_up_others_are_asked_by_a_second_process(
@@ -267,10 +308,59 @@ async def test_where_no_second_process_starts_a_call_waits_for_the_answer_of_the
     assert (await engine.send("Bob", task=await second, call=BOB)).text == ": accept Bob"
 
 
+async def test_a_server_that_cannot_be_started_twice_is_restarted_when_a_call_was_given_up_that_may_still_ask(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = await start(Agent.from_mcp(handshake("alone")))
+    task = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
+    assert (await engine.send("Ada", task=task, call=ADA)).text == ": accept Ada"
+    given_up = await engine.send(None, parts=(tool_part("wait"),), call=ADA, wait=False)
+    await until((tmp_path / "begun").exists)
+    await engine.cancel(given_up, call=ADA)
+    await engine.idle()
+    task = await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)
+    assert (await engine.send("Bob", task=task, call=BOB)).text == ": accept Bob"
+    assert "a call was given up that may still ask, and a second process cannot be started" in caplog.text
+
+
+async def test_a_server_that_cannot_be_started_twice_says_when_to_call_again(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until
+) -> None:
+    engine = await start(Agent.from_mcp(handshake("alone")))
+    task = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
+    assert (await engine.send("Ada", task=task, call=ADA)).text == ": accept Ada"
+    other = await engine.send(None, parts=(tool_part("wait"),), call=BOB, wait=False)
+    await until((tmp_path / "begun").exists)
+    task = await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
+    assert (task.state, task.text) == (State.FAILED, ": cancel None")
+    assert task.error.endswith(
+        f"{UNANSWERED}: it may have done a part of its work. Call it again while no other tool is at work"
+    )
+    await engine.cancel(other, call=BOB)
+
+
+async def test_one_caller_cannot_have_all_the_processes(
+    start: Start, handshake: Command, tmp_path: Path, tool_part: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(sessions, "MAX_PER_CALLER", 1)
+    engine = await start(Agent.from_mcp(handshake()))
+    # The first is asked in the first process: it is not known before that the tool asks.
+    _, task = [await engine.send(None, parts=(tool_part("ask_name"),), call=ADA) for _ in range(2)]
+    assert task.state is State.INPUT_REQUIRED
+    waiting = engine.sending(None, parts=(tool_part("ask_name"),), call=ADA)
+    other = await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)
+    assert other.state is State.INPUT_REQUIRED
+    assert not waiting.done()
+    assert (await engine.send("Ada", task=task, call=ADA)).text == ": accept Ada"
+    assert (await waiting).state is State.INPUT_REQUIRED
+    assert len(lines(tmp_path / "started")) == 3
+
+
 async def test_a_call_for_which_there_are_no_more_processes_waits_and_then_says_why_it_was_not_made(
     start: Start, handshake: Command, tool_part: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, answers: Any
 ) -> None:
-    monkeypatch.setattr(spares, "MAX_SPARES", 1)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
     engine = await start(Agent.from_mcp(handshake(), timeout=5))
     for call in (ADA, BOB):
         task = await engine.send(None, parts=(tool_part("ask_name"),), call=call)
@@ -279,8 +369,8 @@ async def test_a_call_for_which_there_are_no_more_processes_waits_and_then_says_
     assert not waiting.done()
     await clock.advance(6)
     assert (await waiting).error == (
-        "`ask_name` was not called: for 5 s the MCP server `handshake_server` waited for the answers of other callers; "
-        "try it again later"
+        "`ask_name` was not called: for 5 s the MCP server `handshake_server` waited for the answers to other "
+        "questions; try it again later"
     )
     assert (await engine.send("Bob", task=task, call=BOB)).text == ": accept Bob"
     assert (await engine.send(None, parts=(tool_part("ask_name"),), call=CY)).state is State.INPUT_REQUIRED
@@ -290,7 +380,7 @@ async def test_a_call_for_which_there_are_no_more_processes_waits_and_then_says_
 async def test_a_process_that_nobody_needs_any_more_is_ended(
     start: Start, handshake: Command, tmp_path: Path, tool_part: Any, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spares, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(sessions, "IDLE_SECONDS", 0.05)
     engine = await start(Agent.from_mcp(handshake()))
     await engine.send(None, parts=(tool_part("ask_name"),), call=ADA)
     task = await engine.send(None, parts=(tool_part("ask_name"),), call=BOB)
