@@ -132,7 +132,7 @@ async def test_a_killed_process_leaves_its_task_in_the_trace(tmp_path: Path, mon
     assert (run.trace_id, run.parent_id) == (TRACE, request.span_id)
     assert run.attributes["dragoman.attempt"] == 2
     assert request.resource["service.instance.id"] != run.resource["service.instance.id"]
-    assert request.service == run.service == "effects"
+    assert request.service == run.service == node.name
 
 
 @pytest.mark.timeout(60)
