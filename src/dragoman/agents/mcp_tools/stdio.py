@@ -1,10 +1,10 @@
 """MCP over stdio: runs a program as an MCP server, with its standard streams as transport and its stderr in the log.
 
 The SDK has a transport of this kind. This one parses and writes where the bytes arrive and leave, without tasks and
-streams in between: with the SDK's, a call through the bridge takes 12 to 34 % more CPU. Unlike the SDK's, it reports how
-a program ended, fails only the call whose response cannot be parsed, gives up a program that does not read, and skips
-lines that are not messages. The process guard starts and ends the program. See
-`docs/decisions/002-our-own-transport-over-stdio.md`.
+streams in between: with the SDK's, a call through the bridge takes 12 to 34 % more CPU. Unlike the SDK's, it reports
+how a program ended, fails only the call whose response cannot be parsed, gives up a program that does not read, and
+skips lines that are not messages. The process guard starts and ends the program. See `docs/decisions/002-our-own-
+transport-over-stdio.md`.
 """
 
 from __future__ import annotations
