@@ -217,10 +217,12 @@ class Callers:
                         before, tries = event.id, 0
                         task_id = task_id or result["task"]["id"]
                         self.records.accepted(nonce, task_id)
-                        if "task" in result:
-                            state = self.records.saw(result["task"], asked_at)
-                        if "task" not in result or (event.id == 1 and method == "SendStreamingMessage"):
+                        # Every stream of a message begins with the first record, also that of a repeat: not a state of now.
+                        is_record = "task" not in result or (event.id == 1 and method == "SendStreamingMessage")
+                        if is_record:
                             self.records.saw_event(task_id, event.id, event.data)
+                        else:
+                            self.records.saw(result["task"], asked_at)
                         state = state_of(result) or state
                         if state == WAITING:
                             self._parked.append((nonce, task_id))
