@@ -217,7 +217,7 @@ class Callers:
                         before, tries = event.id, 0
                         task_id = task_id or result["task"]["id"]
                         self.records.accepted(nonce, task_id)
-                        # Every stream of a message begins with the first record, also that of a repeat: not a state of now.
+                        # The stream of a repeated message begins with the first record, too: that is no state of now.
                         is_record = "task" not in result or (event.id == 1 and method == "SendStreamingMessage")
                         if is_record:
                             self.records.saw_event(task_id, event.id, event.data)
