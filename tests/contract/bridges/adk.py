@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import warnings
 
 # Before ADK is imported: it traces from then on.
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 from contract.bridges.bridge import IMAGE, REASON, Bridge, Place, Question
@@ -96,10 +99,21 @@ async def login(tool_context: ToolContext) -> str:
     return "asked"
 
 
+def sessions_in(file: Path) -> SqliteSessionService:
+    """The sessions in a file. To look at one that is there, ADK opens a connection that it does not close."""
+    is_new = not file.exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        sessions = SqliteSessionService(str(file))
+        if not is_new:
+            gc.collect()  # here, where it is known whose connection it is
+    return sessions
+
+
 def make(place: Place) -> Agent:
     tools: list[Any] = [*plain_tools(place.port), FunctionTool(pay, require_confirmation=True), who, login]
     agent = LlmAgent(name="worker", model=ScriptedModel(port=place.port), tools=tools)
-    sessions = SqliteSessionService(str(place.folder / "sessions.db"))
+    sessions = sessions_in(place.folder / "sessions.db")
     return Agent.from_adk(Runner(app_name="worker", agent=agent, session_service=sessions), show_thoughts=True)
 
 
