@@ -288,6 +288,7 @@ async def test_invented_names_from_one_address_do_not_keep_others_from_signing_i
     assert sum(isinstance(each, InvalidCredential) for each in found) <= 34
 
 
+@pytest.mark.timeout(60)
 async def test_names_that_are_known_at_an_address_go_before_all_others(door: Any, held: HeldHasher) -> None:
     held.may.release(1)
     assert await knows(door)
