@@ -12,6 +12,7 @@ import pytest
 from dragoman.bus import postgres
 from dragoman.bus.postgres import CHANNEL, MAX_PAYLOAD, PostgresBus
 from dragoman.clock import SystemClock
+from dragoman.engine.ports.bus import Watch
 from dragoman.testing import Clock
 
 asyncpg = pytest.importorskip("asyncpg")
@@ -21,6 +22,13 @@ SECONDS = 10
 @pytest.fixture(autouse=True)
 def polls_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "MIN_POLL_INTERVAL", 0.02)
+
+
+async def past(watch: Watch, generation: int) -> bool:
+    """Wait until a watch is past a generation. A wake-up may come without one, as when a connection is new."""
+    while not await watch.wait_past(generation, 60):
+        pass
+    return True
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -96,7 +104,7 @@ async def test_a_subscriber_in_another_process_wakes(empty_postgres_url: str) ->
     here, there = Process(empty_postgres_url, {}), Process(empty_postgres_url, {})
     async with running(here, there):
         with here.bus.watch("a") as near, there.bus.watch("a") as far:
-            waiting = [asyncio.ensure_future(watch.wait_past(3, 60)) for watch in (near, far)]
+            waiting = [asyncio.ensure_future(past(watch, 3)) for watch in (near, far)]
             await asyncio.sleep(0)
             here.bus.notify("a", 4)
             assert waiting[0].done() or await waiting[0]  # at once, without a way through PostgreSQL
@@ -133,7 +141,7 @@ async def test_a_lost_connection_comes_back_and_what_was_missed_is_polled_at_onc
     here, there = Process(empty_postgres_url, stored), Process(empty_postgres_url, stored)
     async with running(here, there):
         with there.bus.watch("a") as watch:
-            waiting = asyncio.ensure_future(watch.wait_past(3, 60))
+            waiting = asyncio.ensure_future(past(watch, 3))
             await asyncio.sleep(0)
             stored["a"] = 4  # whatever happens while there is no connection is not notified
             admin = await asyncpg.connect(empty_postgres_url)
@@ -143,9 +151,7 @@ async def test_a_lost_connection_comes_back_and_what_was_missed_is_polled_at_onc
             await until(lambda: there.work)  # there may be tasks to take, too
             await until(lambda: there.bus.is_connected)
             here.bus.notify("a", 5)
-            async with asyncio.timeout(SECONDS):
-                while not await watch.wait_past(4, 60):  # the new connection has woken it, without a generation
-                    pass
+            assert await asyncio.wait_for(past(watch, 4), SECONDS) is True
 
 
 async def test_what_cannot_be_sent_is_made_up_for_when_the_connection_is_back(empty_postgres_url: str) -> None:
@@ -153,7 +159,7 @@ async def test_what_cannot_be_sent_is_made_up_for_when_the_connection_is_back(em
     here, there = Process(empty_postgres_url, stored), Process(empty_postgres_url, stored)
     async with running(here, there):
         with there.bus.watch("a") as watch:
-            waiting = asyncio.ensure_future(watch.wait_past(3, 60))
+            waiting = asyncio.ensure_future(past(watch, 3))
             await asyncio.sleep(0)
             stored["a"] = 4
             here.bus._connection.terminate()
@@ -175,7 +181,7 @@ async def test_a_lone_process_sends_nothing_and_a_joining_one_misses_nothing(emp
         here.bus.notify("b", 1)
         async with running(late):
             with late.bus.watch("a") as watch:
-                waiting = asyncio.ensure_future(watch.wait_past(3, 60))
+                waiting = asyncio.ensure_future(past(watch, 3))
                 await asyncio.sleep(0)
                 # What happens before the other's greeting arrives is not sent. The one who joins polls it.
                 stored["a"] = 4
@@ -199,7 +205,7 @@ async def test_a_late_answer_makes_up_for_what_was_not_sent(empty_postgres_url: 
         here.bus.notify("a", 4)
         there.bus._is_closed = False
         with there.bus.watch("a") as watch:
-            waiting = asyncio.ensure_future(watch.wait_past(3, 60))
+            waiting = asyncio.ensure_future(past(watch, 3))
             await asyncio.sleep(0)
             there.bus.announce_work()
             await until(lambda: (clock.move(0.01), here.work)[1])
