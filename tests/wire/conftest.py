@@ -6,7 +6,6 @@ stays raw in its answers.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import time
@@ -17,10 +16,10 @@ from urllib.parse import quote, urlencode
 
 import httpx2
 import pytest
+from contract.bindings.agent import ask_name, boom, count, deny, echo, reply, sign_in, slow, until_message, who
 from wire.grpc_exchange import GrpcCaller
 
-from dragoman import Agent, Context, Rejected
-from dragoman.outputs import Reply
+from dragoman import Agent
 from dragoman.testing import served
 
 # A healthy answer takes milliseconds; these only keep a hanging one from hanging the suite.
@@ -57,17 +56,6 @@ METHODS = {
 }
 
 
-def echo(text: str) -> str:
-    """Say it again."""
-    return text
-
-
-async def count(n: int) -> AsyncIterator[str]:
-    """Count aloud."""
-    for number in range(1, n + 1):
-        yield f"{number} "
-
-
 def same(value: dict[str, Any]) -> dict[str, Any]:
     """Give the object back."""
     return value
@@ -79,56 +67,9 @@ async def both() -> AsyncIterator[Any]:
     yield {"an": "object"}
 
 
-async def ask_name(ctx: Context) -> AsyncIterator[str]:
-    """Ask, then greet."""
-    name = await ctx.ask("What is your name?")
-    yield "Hello, "
-    yield f"{name}!"
-
-
-async def slow(ctx: Context) -> None:
-    """Begin and never end."""
-    await ctx.progress("begun")
-    await asyncio.Event().wait()
-
-
-async def until_message(ctx: Context) -> AsyncIterator[str]:
-    """Begin, and end with the next message."""
-    await ctx.progress("begun")
-    async for message in ctx.messages():
-        yield message.text
-        return
-
-
-async def sign_in(ctx: Context) -> str:
-    """Wait for a login that nobody reports."""
-    await ctx.ask_auth("Please sign in", url=lambda handle: f"https://login.example.com/?state={handle}")
-    return "signed in"
-
-
-def boom() -> str:
-    """Break."""
-    raise RuntimeError("secret text in /etc/shadow")
-
-
-def deny() -> str:
-    """Refuse."""
-    raise Rejected("not today")
-
-
-def reply() -> Reply:
-    """Answer without a task."""
-    return Reply("at once")
-
-
 def add_numbers(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
-
-
-async def who(ctx: Context) -> str:
-    """Say whose request this is, for which tenant, and with which extensions."""
-    return f"user={ctx.user.id if ctx.user else ''} tenant={ctx.tenant} extensions={','.join(sorted(ctx.extensions))}"
 
 
 SKILLS = (echo, count, same, both, ask_name, slow, until_message, sign_in, boom, deny, reply, add_numbers, who)
