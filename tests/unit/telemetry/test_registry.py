@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from dragoman.telemetry.metrics import buffer, registry
 from dragoman.telemetry.metrics.buffer import read_series
 from dragoman.telemetry.metrics.folder import SeriesFolder, remove_file
-from dragoman.telemetry.metrics.registry import MetricRegistry
+from dragoman.telemetry.metrics.registry import Histogram, MetricRegistry
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="workers share metrics on Linux")
 WRITER = """
@@ -209,6 +211,26 @@ def test_counters_of_processes_that_ended_stay_and_their_gauges_go() -> None:
     assert ("busy",) not in _numbers(folder.read())
     folder.close()
     assert not first.parent.exists()
+
+
+@linux
+def test_sums_do_not_depend_on_the_order_in_which_processes_ended() -> None:
+    sums = [0.1, 0.7, 0.3, 1.9, 0.2, 1e-9, 0.6, 1e9]
+    totals: set[float] = set()
+    for seed in range(20):
+        folder = SeriesFolder(_metrics())
+        for number in Random(seed).sample(sums, len(sums)):
+            path = folder.add(str(number))
+            metrics = _metrics()
+            metrics.share(path)
+            times = metrics.metrics["times"]
+            assert isinstance(times, Histogram)
+            times.observe(number)
+            metrics.flush()
+            folder.end(path)
+        totals.add(_numbers(folder.read())["times",][-1])
+        folder.close()
+    assert totals == {math.fsum(sums)}
 
 
 @linux

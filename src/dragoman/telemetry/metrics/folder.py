@@ -6,12 +6,16 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterable
+from fractions import Fraction
+from operator import add
 from pathlib import Path
 
 from dragoman.telemetry.metrics.buffer import SeriesReading, read_series
 from dragoman.telemetry.metrics.registry import Gauge, MetricRegistry
 
-_Series = dict[tuple[str, tuple[str, ...]], tuple[float, ...]]
+# Numbers are added up exactly. A rounded sum depends on the order of the processes, so a counter could go back by its
+# last digit, which Prometheus takes for a restart.
+_Series = dict[tuple[str, tuple[str, ...]], tuple[float | Fraction, ...]]
 
 
 class SeriesFolder:
@@ -46,7 +50,7 @@ class SeriesFolder:
             merged = dict(self._ended)
             for path in self._files:
                 self._merge(merged, read_series(path))
-        return [SeriesReading(name, labels, values) for (name, labels), values in merged.items()]
+        return [SeriesReading(name, labels, tuple(map(float, values))) for (name, labels), values in merged.items()]
 
     def close(self) -> None:
         """Remove the folder with all its files."""
@@ -63,12 +67,16 @@ class SeriesFolder:
             if metric is None or len(values) != metric.slots:
                 continue
             existing = merged.get((name, labels))
-            if existing is None:
-                merged[name, labels] = tuple(values)
-            elif isinstance(metric, Gauge) and metric.merge == "min":
-                merged[name, labels] = tuple(map(min, existing, values))
+            if isinstance(metric, Gauge):
+                together = min if metric.merge == "min" else add
+                merged[name, labels] = tuple(map(together, existing, values)) if existing else tuple(values)
             else:
-                merged[name, labels] = tuple(one + other for one, other in zip(existing, values, strict=True))
+                exact = tuple(map(_exact, values))
+                merged[name, labels] = tuple(map(add, existing, exact)) if existing else exact
+
+
+def _exact(number: float) -> int | Fraction:
+    return int(number) if number.is_integer() else Fraction(number)
 
 
 def remove_file(path: Path) -> None:
