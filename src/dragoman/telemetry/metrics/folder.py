@@ -7,7 +7,6 @@ import tempfile
 import threading
 from collections.abc import Iterable
 from fractions import Fraction
-from operator import add
 from pathlib import Path
 
 from dragoman.telemetry.metrics.buffer import SeriesReading, read_series
@@ -66,13 +65,14 @@ class SeriesFolder:
             # Processes that were started later may have another version of this code.
             if metric is None or len(values) != metric.slots:
                 continue
+            numbers = values if isinstance(metric, Gauge) else [_exact(value) for value in values]
             existing = merged.get((name, labels))
-            if isinstance(metric, Gauge):
-                together = min if metric.merge == "min" else add
-                merged[name, labels] = tuple(map(together, existing, values)) if existing else tuple(values)
+            if existing is None:
+                merged[name, labels] = tuple(numbers)
+            elif isinstance(metric, Gauge) and metric.merge == "min":
+                merged[name, labels] = tuple([min(pair) for pair in zip(existing, numbers, strict=True)])
             else:
-                exact = tuple(map(_exact, values))
-                merged[name, labels] = tuple(map(add, existing, exact)) if existing else exact
+                merged[name, labels] = tuple([one + other for one, other in zip(existing, numbers, strict=True)])
 
 
 def _exact(number: float) -> int | Fraction:
