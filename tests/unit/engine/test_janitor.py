@@ -6,7 +6,8 @@ import pytest
 
 from dragoman import Agent, Client
 from dragoman.engine.journal.retention import SWEEP_SECONDS, Janitor, Retention
-from dragoman.model.error import TaskNotFound
+from dragoman.engine.ports.store import Sweep
+from dragoman.model.error import ServerError, TaskNotFound
 from dragoman.server.agent.in_process import connect
 from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
@@ -66,3 +67,29 @@ async def test_by_default_a_task_stays_and_only_its_events_go_after_a_day() -> N
 async def test_no_task_is_touched_when_none_may_go() -> None:
     rules = Retention(keep=0, keep_tasks=0, compact=0).sweep(1000)
     assert (rules.ended_before_ms, rules.keep_tasks, rules.compact_before_ms) == (None, None, None)
+
+
+async def test_an_outage_of_the_store_is_one_warning_and_sweeping_goes_on_after_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Unsteady(MemoryStore):
+        down = True
+
+        async def sweep(self, rules: Sweep) -> int:
+            if self.down:
+                raise ServerError("it does not answer")
+            return await super().sweep(rules)
+
+    held = InMemory()
+    held.store = store = Unsteady()
+    janitor = Janitor(held.store, held.clock, Retention(keep=30))
+    async with Client(held) as client:
+        task = await client.send("old")
+        janitor.start()
+        await held.clock.advance(3 * SWEEP_SECONDS)
+        assert [record.message for record in caplog.records] == ["old tasks cannot be deleted now: it does not answer"]
+        store.down = False
+        await held.clock.advance(SWEEP_SECONDS)
+        with pytest.raises(TaskNotFound):
+            await client.get_task(task)
+        await janitor.stop()

@@ -48,6 +48,13 @@ async def pages(engine: Any, **filters: Any) -> list[Any]:
             return found
 
 
+async def test_a_time_that_is_none_is_named(start: Any) -> None:
+    engine = await start(run)
+    with pytest.raises(InvalidParams, match="is a time like") as raised:
+        await engine.list(status_timestamp_after="yesterday")
+    assert raised.value.field == "statusTimestampAfter"
+
+
 async def test_a_page_ends_at_its_bytes_and_the_next_one_goes_on(start: Any, clock: Any) -> None:
     engine = await start(run, settings=EngineSettings(page_bytes=5000, drain=0))
     sent = []
