@@ -9,7 +9,8 @@ from dragoman.server.config.store_url import parse_store
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
-    from dragoman.stores.administration import Administration, Users
+    from dragoman.stores.administration import Administration
+    from dragoman.stores.users import Users
 
 
 def open_administration(url: str) -> Administration | None:

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,12 @@ import pytest
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.state import State
 from dragoman.model.user import Account, is_name
-from dragoman.stores.administration import Users
 from dragoman.stores.postgres.admin.users import PostgresUsers
 from dragoman.stores.sqlite import file as writing
-from dragoman.stores.sqlite.admin import users as rows
 from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.stores.sqlite.file import FileLock, short_write
 from dragoman.stores.sqlite.store import SqliteStore
+from dragoman.stores.users import Users
 from dragoman.testing import Clock
 from dragoman.testing.store_writes import create, row_of
 
@@ -136,6 +135,29 @@ async def test_mistakes_are_errors_with_the_reason(users: Users) -> None:
     assert [user.name for user in users.list_users()] == ["alice@example.com"]
 
 
+async def test_users_are_listed_by_name_their_permissions_too_and_keys_by_age(users: Users, clock: Clock) -> None:
+    for name in ("bob", "Zoe", "alice"):
+        users.add(name, "", ("b", "A"))
+    for digest, hint in ((b"3", "b"), (b"2", "A")):
+        users.add_key("bob", digest, hint)
+    clock.move(1)
+    users.add_key("bob", b"1", "A")
+    listed = users.list_users()
+    assert [user.name for user in listed] == ["Zoe", "alice", "bob"]
+    assert [grant.permission for grant in listed[2].grants] == ["A", "b"]
+    assert [(key.hint, key.created - listed[2].created) for key in listed[2].keys] == [("A", 0), ("b", 0), ("A", 1000)]
+    with pytest.raises(ConfigError, match="several keys that end in 'A'"):
+        users.revoke_key("bob", "A")
+
+
+async def test_a_known_user_is_not_read_again_until_something_changes(users: Users) -> None:
+    users.add("alice")
+    first = await found(users)
+    assert await found(users) is first
+    users.grant("alice", "count")
+    assert await found(users) is not first
+
+
 async def test_a_closed_store_of_users_is_an_error(users: Users) -> None:
     await users.close()
     with pytest.raises(ServerError):
@@ -186,37 +208,33 @@ async def test_a_change_counts_with_the_next_look_up_however_fast_the_disk_is(tm
         assert (await found(users)).user.permissions == frozenset()
 
 
-async def test_a_known_user_is_not_read_again(both: Any) -> None:
-    _, users = both
-    users.add("alice")
-    first = await found(users)
-    assert await found(users) is first
-    users.grant("alice", "count")
-    assert await found(users) is not first
+class SlowUsers(SqliteUsers):
+    """Keeps what it has read for a lookup until it may return it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.has_read, self.may_return = asyncio.Event(), asyncio.Event()
+
+    async def _fetch(self, query: str, *values: Any) -> Sequence[Any]:
+        rows = await super()._fetch(query, *values)
+        self.has_read.set()
+        await self.may_return.wait()
+        return rows
 
 
-async def test_what_was_read_before_a_change_is_not_kept_after_it(both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, users = both
+async def test_what_was_read_before_a_change_is_not_kept_after_it(tmp_path: Path, both: Any) -> None:
+    users = SlowUsers(tmp_path / "t.db")
     users.add("alice", "hash", ("admin",))
-    real, has_read, may_return = rows.account, asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def slow(connection: sqlite3.Connection, name: str, now: int) -> Account | None:
-        account = real(connection, name, now)
-        if not may_return.is_set():
-            loop.call_soon_threadsafe(has_read.set)
-            may_return.wait(30)
-        return account
-
-    monkeypatch.setattr(rows, "account", slow)
+    await users.open()
     early = asyncio.create_task(users.by_name("alice"))
-    await has_read.wait()
+    await users.has_read.wait()
     await asyncio.to_thread(users.revoke_permission, "alice", "admin")
     another = asyncio.create_task(users.by_name("bob"))  # which sees that something has changed
     await asyncio.sleep(0)
-    may_return.set()
+    users.may_return.set()
     await asyncio.gather(early, another)
     assert (await found(users)).user.permissions == frozenset()
+    await users.close()
 
 
 async def test_users_and_tasks_are_written_at_the_same_time(both: Any) -> None:

@@ -19,7 +19,8 @@ from dragoman.server.config.settings import Settings
 
 if TYPE_CHECKING:
     from dragoman.model.user import Account, UserSummary
-    from dragoman.stores.administration import Administration, Users
+    from dragoman.stores.administration import Administration
+    from dragoman.stores.users import Users
 
 _TIME = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
