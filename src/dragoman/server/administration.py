@@ -20,8 +20,7 @@ def open_administration(url: str) -> Administration | None:
         from dragoman.stores.postgres.admin.administration import PostgresAdministration
 
         return PostgresAdministration(url)
-    path = parse_store(url)
-    if path is None:
+    if (path := parse_store(url)) is None:
         return None
     from dragoman.stores.sqlite.admin.administration import SqliteAdministration
 

@@ -45,13 +45,13 @@ _KEYS = 'SELECT "user", hint, created_ms, until_ms FROM api_keys WHERE until_ms 
 T = TypeVar("T")
 
 
-class Connection(Protocol):
-    """What carries out a statement, whose parameters are $1, $2, …, and returns its rows: often one of asyncpg."""
+class Statements(Protocol):
+    """Carries out statements with parameters $1, $2, …, and returns their rows: as a connection of asyncpg does."""
 
     async def fetch(self, query: str, *args: Any) -> Sequence[Any]: ...
 
 
-Work = Callable[[Connection], Coroutine[Any, Any, T]]
+Work = Callable[[Statements], Coroutine[Any, Any, T]]
 
 
 class Users(ABC):
@@ -106,23 +106,23 @@ class Users(ABC):
         for permission in permissions:
             _check_permission(permission)
 
-        async def work(connection: Connection) -> None:
-            rows = await connection.fetch(_ADD, name, password, self._clock.now())
+        async def work(statements: Statements) -> None:
+            rows = await statements.fetch(_ADD, name, password, self._clock.now())
             if not rows:
                 says = f"there is a user {name!r} already: `dragoman users password {name}` sets another password"
                 raise ConfigError(says)
             for permission in permissions:
-                await connection.fetch(_GRANT, rows[0][0], permission, None)
+                await statements.fetch(_GRANT, rows[0][0], permission, None)
 
         self._change(work)
 
     def set_password(self, name: str, password: str) -> None:
         """Set another password hash, which invalidates the user's cookies. Raises ConfigError for an unknown user."""
 
-        async def work(connection: Connection) -> None:
-            user = await self._lock_user(connection, name)
+        async def work(statements: Statements) -> None:
+            user = await self._lock_user(statements, name)
             query = 'UPDATE users SET password = $2, epoch = epoch + 1 WHERE "user" = $1'
-            await connection.fetch(query, user, password)
+            await statements.fetch(query, user, password)
 
         self._change(work)
 
@@ -134,8 +134,8 @@ class Users(ABC):
         """
         _check_permission(permission)
 
-        async def work(connection: Connection) -> None:
-            await connection.fetch(_GRANT, await self._lock_user(connection, name), permission, self._expiry(seconds))
+        async def work(statements: Statements) -> None:
+            await statements.fetch(_GRANT, await self._lock_user(statements, name), permission, self._expiry(seconds))
 
         self._change(work)
 
@@ -146,32 +146,32 @@ class Users(ABC):
             ConfigError: there is no such user.
         """
 
-        async def work(connection: Connection) -> None:
-            user, now = await self._lock_user(connection, name), self._clock.now()
-            await connection.fetch('DELETE FROM api_keys WHERE "user" = $1 AND until_ms <= $2', user, now)
-            await connection.fetch(_ADD_KEY, digest, user, hint, now, self._expiry(seconds))
+        async def work(statements: Statements) -> None:
+            user, now = await self._lock_user(statements, name), self._clock.now()
+            await statements.fetch('DELETE FROM api_keys WHERE "user" = $1 AND until_ms <= $2', user, now)
+            await statements.fetch(_ADD_KEY, digest, user, hint, now, self._expiry(seconds))
 
         self._change(work)
 
     def revoke(self, name: str) -> None:
         """Revoke a user: no key, cookie or password is valid any more. Raises ConfigError for an unknown user."""
 
-        async def work(connection: Connection) -> None:
+        async def work(statements: Statements) -> None:
             # The row stays, so that nobody else can take the name and with it the tasks.
-            user = await self._lock_user(connection, name)
-            await connection.fetch('DELETE FROM grants WHERE "user" = $1', user)
-            await connection.fetch('DELETE FROM api_keys WHERE "user" = $1', user)
-            await connection.fetch(_REVOKE, user)
+            user = await self._lock_user(statements, name)
+            await statements.fetch('DELETE FROM grants WHERE "user" = $1', user)
+            await statements.fetch('DELETE FROM api_keys WHERE "user" = $1', user)
+            await statements.fetch(_REVOKE, user)
 
         self._change(work)
 
     def revoke_permission(self, name: str, permission: str) -> None:
         """Revoke a permission. Raises ConfigError when there is no such user, or the user does not have it."""
 
-        async def work(connection: Connection) -> None:
-            user = await self._lock_user(connection, name)
+        async def work(statements: Statements) -> None:
+            user = await self._lock_user(statements, name)
             query = 'DELETE FROM grants WHERE "user" = $1 AND permission = $2 RETURNING permission'
-            if not await connection.fetch(query, user, permission):
+            if not await statements.fetch(query, user, permission):
                 raise ConfigError(f"{name} does not have that permission: `dragoman users list` shows which")
 
         self._change(work)
@@ -179,13 +179,13 @@ class Users(ABC):
     def revoke_key(self, name: str, hint: str) -> None:
         """Revoke the API key with this hint. Raises ConfigError when there is no such user, no such key, or several."""
 
-        async def work(connection: Connection) -> None:
-            user = await self._lock_user(connection, name)
-            matches = await connection.fetch('SELECT digest FROM api_keys WHERE "user" = $1 AND hint = $2', user, hint)
+        async def work(statements: Statements) -> None:
+            user = await self._lock_user(statements, name)
+            matches = await statements.fetch('SELECT digest FROM api_keys WHERE "user" = $1 AND hint = $2', user, hint)
             if len(matches) != 1:
                 many = "several keys that end" if matches else "no key that ends"
                 raise ConfigError(f"{name} has {many} in {hint!r}: `dragoman users list` shows which there are")
-            await connection.fetch("DELETE FROM api_keys WHERE digest = $1", matches[0][0])
+            await statements.fetch("DELETE FROM api_keys WHERE digest = $1", matches[0][0])
 
         self._change(work)
 
@@ -193,8 +193,8 @@ class Users(ABC):
         """Return a user with the permissions that are valid now; None when there is none, or it was revoked."""
         now = self._clock.now()
 
-        async def work(connection: Connection) -> Account | None:
-            return _account(await connection.fetch(_BY_NAME, name, now), now)
+        async def work(statements: Statements) -> Account | None:
+            return _account(await statements.fetch(_BY_NAME, name, now), now)
 
         return self._read(work)
 
@@ -202,13 +202,13 @@ class Users(ABC):
         """List the users who were not revoked, by name, with their valid permissions and keys."""
         now = self._clock.now()
 
-        async def work(connection: Connection) -> list[UserSummary]:
-            users = await connection.fetch(_USERS)
+        async def work(statements: Statements) -> list[UserSummary]:
+            users = await statements.fetch(_USERS)
             grants: dict[int, list[Grant]] = defaultdict(list)
-            for user, *values in await connection.fetch(_GRANTS, now):
+            for user, *values in await statements.fetch(_GRANTS, now):
                 grants[user].append(Grant(*values))
             keys: dict[int, list[KeySummary]] = defaultdict(list)
-            for user, *values in await connection.fetch(_KEYS, now):
+            for user, *values in await statements.fetch(_KEYS, now):
                 keys[user].append(KeySummary(*values))
             # Sorted here: databases compare hints in ways of their own.
             age = attrgetter("created", "hint")
@@ -251,9 +251,9 @@ class Users(ABC):
 
         return self._cache.get(key, now) or await self._cache.load(key, read())
 
-    async def _lock_user(self, connection: Connection, name: str) -> int:
+    async def _lock_user(self, statements: Statements, name: str) -> int:
         query = f'SELECT "user" FROM users WHERE name = $1 AND NOT revoked {self._row_lock}'  # noqa: S608
-        rows = await connection.fetch(query, name)
+        rows = await statements.fetch(query, name)
         if not rows:
             raise ConfigError(f"there is no user {name!r}; to create it, run `dragoman users add {name}`")
         return rows[0][0]

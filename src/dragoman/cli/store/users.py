@@ -200,8 +200,7 @@ def cookie(store: Administration, settings: Settings, name: str) -> None:
 
 
 def _require_user(users: Users, name: str) -> Account:
-    account = users.account(name)
-    if account is None:
+    if (account := users.account(name)) is None:
         raise ConfigError(f"there is no user {name!r}; to create it, run `dragoman users add {name}`")
     return account
 

@@ -89,7 +89,7 @@ class SqliteUsers(Users):
             raise ServerError("the store of users is closed")
 
         def work() -> Sequence[Any]:
-            return self._read(lambda connection: connection.fetch(query, *values))
+            return self._read(lambda statements: statements.fetch(query, *values))
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
