@@ -9,7 +9,8 @@ from dragoman.server.config.store_url import parse_store
 
 if TYPE_CHECKING:
     from dragoman.clock import Clock
-    from dragoman.stores.administration import Administration, Users
+    from dragoman.stores.administration import Administration
+    from dragoman.stores.users import Users
 
 
 def open_administration(url: str) -> Administration | None:
@@ -19,8 +20,7 @@ def open_administration(url: str) -> Administration | None:
         from dragoman.stores.postgres.admin.administration import PostgresAdministration
 
         return PostgresAdministration(url)
-    path = parse_store(url)
-    if path is None:
+    if (path := parse_store(url)) is None:
         return None
     from dragoman.stores.sqlite.admin.administration import SqliteAdministration
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dragoman.engine.ports.store import Push, TaskRow
-    from dragoman.model.user import Account, UserSummary
+    from dragoman.stores.users import Users
 
 Level = Literal["ok", "warn", "FAIL"]
 
@@ -22,6 +22,17 @@ class HealthFinding(NamedTuple):
     check: str
     says: str
     do: str = ""
+
+
+def check_schema(version: int, newest: int, empty: str) -> HealthFinding:
+    """Say which version the tables of a usable store have. `newest` is this program's; `empty` is said when it is 0."""
+    if version == 0:
+        return HealthFinding("ok", "schema", empty)
+    if version < newest:
+        return HealthFinding("ok", "schema", f"version {version}, the next start makes it version {newest}")
+    if version > newest:
+        return HealthFinding("ok", "schema", f"version {version}, with which version {newest} still works")
+    return HealthFinding("ok", "schema", f"version {version}")
 
 
 NodeState = Literal["alive", "front", "late", "dead", "stopped"]
@@ -70,87 +81,6 @@ class BackupResult(NamedTuple):
     tasks: int
     size: int
     restore: tuple[str, ...] = ()
-
-
-class Users(Protocol):
-    """The users of a store, with their permissions and API keys.
-
-    The administration methods block, work in any thread and process, need no `open`, and may be used while servers use
-    the store; they raise ServerError or ConfigError when it cannot be used. The `async` ones are for a server, which
-    caches accounts until a change is noticed.
-    """
-
-    # -- for a server ----------------------------------------------------------------------------------------------
-
-    async def open(self) -> None:
-        """Prepare for lookups. The store must be open, so that its tables exist."""
-        ...
-
-    async def close(self) -> None:
-        """Release what `open` acquired."""
-        ...
-
-    async def by_name(self, name: str) -> Account | None:
-        """Return a user with the permissions that are valid now, or None. Raises ServerError when it cannot be read."""
-        ...
-
-    async def by_key(self, digest: bytes) -> Account | None:
-        """Return the user of a valid API key by its digest, or None. Raises ServerError when it cannot be read."""
-        ...
-
-    # -- administration --------------------------------------------------------------------------------------------
-
-    def prepare(self) -> None:
-        """Create the tables, or migrate older ones, if no server has done so. Raises ConfigError."""
-        ...
-
-    def add(self, name: str, password: str = "", permissions: tuple[str, ...] = ()) -> None:
-        """Add a user; `password` is a hash. A revoked user is added again without the old permissions.
-
-        Raises:
-            ConfigError: the name is invalid or taken; a permission is empty or too long.
-        """
-        ...
-
-    def set_password(self, name: str, password: str) -> None:
-        """Set another password hash, which invalidates the user's cookies. Raises ConfigError for an unknown user."""
-        ...
-
-    def grant(self, name: str, permission: str, seconds: float | None = None) -> None:
-        """Grant a permission, for a time or for good; it replaces an earlier grant of the same one.
-
-        Raises:
-            ConfigError: there is no such user, or the permission is empty or too long.
-        """
-        ...
-
-    def add_key(self, name: str, digest: bytes, hint: str, seconds: float | None = None) -> None:
-        """Add an API key, for a time or for good, and delete expired ones. `hint` is the part of it that may be shown.
-
-        Raises:
-            ConfigError: there is no such user.
-        """
-        ...
-
-    def revoke(self, name: str) -> None:
-        """Revoke a user: no key, cookie or password is valid any more. Raises ConfigError for an unknown user."""
-        ...
-
-    def revoke_permission(self, name: str, permission: str) -> None:
-        """Revoke a permission. Raises ConfigError when there is no such user, or the user does not have it."""
-        ...
-
-    def revoke_key(self, name: str, hint: str) -> None:
-        """Revoke the API key with this hint. Raises ConfigError when there is no such user, no such key, or several."""
-        ...
-
-    def account(self, name: str) -> Account | None:
-        """Return a user with the permissions that are valid now; None when there is none, or it was revoked."""
-        ...
-
-    def list_users(self) -> list[UserSummary]:
-        """List the users who were not revoked, by name, with their valid permissions and keys."""
-        ...
 
 
 class Administration(Protocol):

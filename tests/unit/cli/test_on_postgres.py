@@ -347,7 +347,6 @@ def test_hosts_of_the_url_that_are_no_standbys_are_reported() -> None:
         (health.check_listeners(1, 2), "warn", "1 of 2 nodes listen"),
         (health.check_notices(0.5), "warn", "50% of the NOTIFY queue"),
         (health.check_transactions(7200.0), "warn", "open for 2.0 hours"),
-        (health.check_schema(0), "ok", "no tables yet"),
     ],
 )
 def test_each_check_has_its_bounds(finding: HealthFinding, level: str, says: str) -> None:

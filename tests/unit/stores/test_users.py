@@ -16,14 +16,13 @@ import pytest
 
 from dragoman.model.error import ConfigError, ServerError
 from dragoman.model.state import State
-from dragoman.model.user import Account, is_name
-from dragoman.stores.administration import Users
+from dragoman.model.user import Account, User, is_name
 from dragoman.stores.postgres.admin.users import PostgresUsers
 from dragoman.stores.sqlite import file as writing
-from dragoman.stores.sqlite.admin import users as rows
 from dragoman.stores.sqlite.admin.users import SqliteUsers
 from dragoman.stores.sqlite.file import FileLock, short_write
 from dragoman.stores.sqlite.store import SqliteStore
+from dragoman.stores.users import AccountCache, Users
 from dragoman.testing import Clock
 from dragoman.testing.store_writes import create, row_of
 
@@ -136,6 +135,44 @@ async def test_mistakes_are_errors_with_the_reason(users: Users) -> None:
     assert [user.name for user in users.list_users()] == ["alice@example.com"]
 
 
+async def test_users_are_listed_by_name_their_permissions_too_and_keys_by_age(users: Users, clock: Clock) -> None:
+    for name in ("bob", "Zoe", "alice"):
+        users.add(name, "", ("b", "A"))
+    for digest, hint in ((b"3", "b"), (b"2", "A")):
+        users.add_key("bob", digest, hint)
+    clock.move(1)
+    users.add_key("bob", b"1", "A")
+    listed = users.list_users()
+    assert [user.name for user in listed] == ["Zoe", "alice", "bob"]
+    assert [grant.permission for grant in listed[2].grants] == ["A", "b"]
+    assert [(key.hint, key.created - listed[2].created) for key in listed[2].keys] == [("A", 0), ("b", 0), ("A", 1000)]
+    with pytest.raises(ConfigError, match="several keys that end in 'A'"):
+        users.revoke_key("bob", "A")
+
+
+async def test_a_known_user_is_not_read_again_until_something_changes(users: Users) -> None:
+    users.add("alice")
+    await found(users)  # the first time, a node connects, and keeps nothing from before
+    first = await found(users)
+    assert await found(users) is first
+    users.grant("alice", "count")
+    assert await found(users) is not first
+
+
+async def test_what_was_read_before_a_change_is_not_kept_after_it() -> None:
+    cache, account = AccountCache(), Account(User("alice"), "", 0, fresh_until=1)
+
+    async def read(*, is_changed: bool) -> Account:
+        if is_changed:
+            cache.clear()
+        return account
+
+    assert await cache.load("alice", read(is_changed=True)) is account
+    assert cache.get("alice", 0) is None
+    await cache.load("alice", read(is_changed=False))
+    assert cache.get("alice", 0) is account
+
+
 async def test_a_closed_store_of_users_is_an_error(users: Users) -> None:
     await users.close()
     with pytest.raises(ServerError):
@@ -184,39 +221,6 @@ async def test_a_change_counts_with_the_next_look_up_however_fast_the_disk_is(tm
         assert (await found(users)).user.permissions == {"admin"}
         other.revoke_permission("alice", "admin")
         assert (await found(users)).user.permissions == frozenset()
-
-
-async def test_a_known_user_is_not_read_again(both: Any) -> None:
-    _, users = both
-    users.add("alice")
-    first = await found(users)
-    assert await found(users) is first
-    users.grant("alice", "count")
-    assert await found(users) is not first
-
-
-async def test_what_was_read_before_a_change_is_not_kept_after_it(both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, users = both
-    users.add("alice", "hash", ("admin",))
-    real, has_read, may_return = rows.account, asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def slow(connection: sqlite3.Connection, name: str, now: int) -> Account | None:
-        account = real(connection, name, now)
-        if not may_return.is_set():
-            loop.call_soon_threadsafe(has_read.set)
-            may_return.wait(30)
-        return account
-
-    monkeypatch.setattr(rows, "account", slow)
-    early = asyncio.create_task(users.by_name("alice"))
-    await has_read.wait()
-    await asyncio.to_thread(users.revoke_permission, "alice", "admin")
-    another = asyncio.create_task(users.by_name("bob"))  # which sees that something has changed
-    await asyncio.sleep(0)
-    may_return.set()
-    await asyncio.gather(early, another)
-    assert (await found(users)).user.permissions == frozenset()
 
 
 async def test_users_and_tasks_are_written_at_the_same_time(both: Any) -> None:
@@ -277,8 +281,7 @@ def test_users_come_before_the_first_server(tmp_path: Path) -> None:
     users = SqliteUsers(path)
     users.prepare()
     users.prepare()
-    users.add("alice")
-    assert [user.name for user in users.list_users()] == ["alice"]
+    assert users.list_users() == []
     assert path.stat().st_mode & 0o777 == 0o600
 
 

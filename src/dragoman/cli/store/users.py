@@ -19,7 +19,8 @@ from dragoman.server.config.settings import Settings
 
 if TYPE_CHECKING:
     from dragoman.model.user import Account, UserSummary
-    from dragoman.stores.administration import Administration, Users
+    from dragoman.stores.administration import Administration
+    from dragoman.stores.users import Users
 
 _TIME = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -199,8 +200,7 @@ def cookie(store: Administration, settings: Settings, name: str) -> None:
 
 
 def _require_user(users: Users, name: str) -> Account:
-    account = users.account(name)
-    if account is None:
+    if (account := users.account(name)) is None:
         raise ConfigError(f"there is no user {name!r}; to create it, run `dragoman users add {name}`")
     return account
 

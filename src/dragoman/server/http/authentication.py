@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dragoman.server.http.cross_site import CrossSiteCheck
     from dragoman.server.http.lazy import LazyKeys
     from dragoman.server.http.limiter import Refuse
-    from dragoman.stores.administration import Users
+    from dragoman.stores.users import Users
     from dragoman.transports.http import AsgiApp, AsgiScope, Header, Receive, Request, Send
 
 logger = logging.getLogger("dragoman.server")

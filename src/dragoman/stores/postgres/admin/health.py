@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import PostgresConnection
-from dragoman.stores.administration import HealthFinding, NodeStatus
+from dragoman.stores.administration import HealthFinding, NodeStatus, check_schema
 from dragoman.stores.postgres.admin.growth import examine_growth
 from dragoman.stores.postgres.admin.nodes import check_fleet, find_unserved, list_nodes
 from dragoman.stores.postgres.admin.standbys import examine_standbys
@@ -87,7 +87,7 @@ async def examine(connection: PostgresConnection, name: str, hosts: int = 1) -> 
         version = await schema.check_version(connection, name)
     except ConfigError as error:
         return [*findings, HealthFinding("FAIL", "schema", str(error))]
-    findings.append(check_schema(version))
+    findings.append(check_schema(version, schema.VERSION, "no tables yet, the next start makes them"))
     if version == 0:
         return findings
     nodes = await list_nodes(connection)
@@ -205,17 +205,6 @@ def check_transactions(longest: float | None) -> HealthFinding:
 
 
 # -- the store ---------------------------------------------------------------------------------------------------------
-
-
-def check_schema(version: int) -> HealthFinding:
-    """Say which version the tables have. One that is too new was reported already."""
-    if version == 0:
-        return HealthFinding("ok", "schema", "no tables yet, the next start makes them")
-    if version < schema.VERSION:
-        return HealthFinding("ok", "schema", f"version {version}, the next start makes it version {schema.VERSION}")
-    if version > schema.VERSION:
-        return HealthFinding("ok", "schema", f"version {version}, with which version {schema.VERSION} still works")
-    return HealthFinding("ok", "schema", f"version {version}")
 
 
 def check_nodes(nodes: Sequence[NodeStatus]) -> Iterable[HealthFinding]:

@@ -45,13 +45,13 @@ class UserLookup:
                 async with asyncio.timeout(_TIMEOUT):
                     await connection.close()
 
-    async def fetch_row(self, query: str, *values: Any) -> Any:
-        """Return the first row of a query, or None. Raises ServerError when the database does not answer."""
+    async def fetch(self, query: str, *values: Any) -> list[Any]:
+        """Return the rows of a query. Raises ServerError when the database does not answer."""
         async with self._lock:
             if self._is_closed:
                 raise ServerError("the store of users is closed")
             try:
-                return await self._fetch_row(query, *values)
+                return await self._fetch(query, *values)
             except Exception as error:
                 if not isinstance(error, PostgresUnreachable | ConfigError) and not is_database_error(error):
                     raise
@@ -63,11 +63,11 @@ class UserLookup:
                 )
                 raise ServerError(_NOT_NOW) from None
 
-    async def _fetch_row(self, query: str, *values: Any) -> Any:
+    async def _fetch(self, query: str, *values: Any) -> list[Any]:
         if self._connection is not None:
             try:
                 async with asyncio.timeout(_TIMEOUT):
-                    return await self._connection.fetchrow(query, *values)
+                    return await self._connection.fetch(query, *values)
             except Exception as error:
                 # A connection that was idle may be gone, which only its use shows: then once more on another.
                 if not is_lost(error):
@@ -75,7 +75,7 @@ class UserLookup:
                 self._disconnect()
         connection = await self._connect()
         async with asyncio.timeout(_TIMEOUT):
-            return await connection.fetchrow(query, *values)
+            return await connection.fetch(query, *values)
 
     async def _connect(self) -> PostgresConnection:
         # Without the pause, all requests would wait for a database that does not answer, one after the other.

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dragoman.model.error import ConfigError
-from dragoman.stores.administration import HealthFinding
+from dragoman.stores.administration import HealthFinding, check_schema
 from dragoman.stores.sqlite.file import real_path, try_lock
 from dragoman.stores.sqlite.schema import OLDEST, VERSION, migrate, read_moved
 from dragoman.stores.state_numbers import STATES
@@ -230,7 +230,7 @@ def _check_database(
         with closing(open_read_only(path, immutable=at_rest)) as connection:
             connection.execute("BEGIN")  # all checks see the same snapshot, also while a server writes
             version = schema_version(connection, path)
-            yield _check_schema(version)
+            yield check_schema(version, VERSION, "the file is empty, the next start makes the tables")
             if version == 0:
                 return
             integrity = _check_integrity(connection, path, limit)
@@ -252,14 +252,6 @@ def _check_database(
             yield _damage_finding(path, [str(error)])
         else:
             yield HealthFinding("FAIL", "read", f"{path} cannot be read: {error}", _AS_SERVER)
-
-
-def _check_schema(version: int) -> HealthFinding:
-    if version == 0:
-        return HealthFinding("ok", "schema", "the file is empty, the next start makes the tables")
-    if version < VERSION:
-        return HealthFinding("ok", "schema", f"version {version}, the next start makes it version {VERSION}")
-    return HealthFinding("ok", "schema", f"version {version}")
 
 
 def _check_integrity(connection: sqlite3.Connection, path: Path, limit: int | None) -> HealthFinding:
