@@ -187,9 +187,9 @@ async def test_days_are_not_read_when_no_rule_deletes_anything(cluster: Cluster)
 
 async def test_a_reader_delays_the_end_of_a_day_and_nobody_waits_for_that(cluster: Cluster, day: Past) -> None:
     await day.task()
-    reader = await cluster.stranger()
-    async with reader.transaction():
-        assert await reader.fetchval(f"SELECT count(*) FROM {partition_of(day.day)}") == 2
+    other = await cluster.stranger()
+    async with other.transaction():
+        assert await other.fetchval(f"SELECT count(*) FROM {partition_of(day.day)}") == 2
         await day.node.database.sweep(COMPACT)  # gives up after half a second
         row = await day.node.create(number=first_number(day.today) + 1)
         assert len(await day.node.database.run(reader.records, row.number, 0, 9)) == 1
@@ -199,9 +199,9 @@ async def test_a_reader_delays_the_end_of_a_day_and_nobody_waits_for_that(cluste
 
 async def test_a_drop_that_was_cut_off_is_finished_by_the_next_node(cluster: Cluster, day: Past) -> None:
     await day.task()
-    reader, cut = await cluster.stranger(), await cluster.stranger()
-    async with reader.transaction():
-        await reader.fetchval("SELECT count(*) FROM events")
+    other, cut = await cluster.stranger(), await cluster.stranger()
+    async with other.transaction():
+        await other.fetchval("SELECT count(*) FROM events")
         await cut.execute("UPDATE days SET dropped = true WHERE day = $1", day.day)
         await cut.execute("SET lock_timeout = 50")
         with pytest.raises(Exception, match="lock timeout"):

@@ -181,7 +181,8 @@ async def test_an_id_that_no_task_can_have_disturbs_nobody_who_reads_at_the_same
     node: ClusterNode, strange: str
 ) -> None:
     row = await node.create()
-    found, other, again = await asyncio.gather(*map(node.database.task, (row.id, strange, row.id)))
+    ids = (row.id, strange, row.id)
+    found, other, again = await asyncio.gather(*(node.database.run(reader.task, task_id) for task_id in ids))
     assert found == again
     assert found is not None
     assert other is None

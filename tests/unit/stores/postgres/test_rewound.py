@@ -19,6 +19,7 @@ from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.heartbeat import Heartbeat
 from dragoman.stores.postgres.lease import NodeLease
 from dragoman.stores.postgres.sql.database import PostgresDatabase
+from dragoman.stores.postgres.store import PostgresStore
 from dragoman.stores.postgres.writer import GroupCommit
 
 KEY = DedupeKey(b"key", NOW + 60_000)
@@ -88,7 +89,7 @@ async def test_a_stream_of_lost_events_ends_so_that_its_caller_asks_again(cluste
     row = await node.create()
     assert await node.append(row, State.WORKING) == "committed"
     bus = LocalBus(clock)
-    follower = Follower(node.database, bus, lambda _: None, 60)  # type: ignore[arg-type]
+    follower = Follower(PostgresStore(node.database, node.nodes), bus, lambda _: None, 60)
     stream = follower.follow(row, 2, ends_on_input_required=False)
     assert await anext(stream) == Batch(())
     waiting: asyncio.Task[Batch] = asyncio.ensure_future(anext(stream))  # type: ignore[arg-type]
