@@ -352,9 +352,8 @@ async def test_a_webhook_belongs_to_the_node_that_stored_it_until_that_is_dead(t
     assert await tables.database.run(reader.undelivered_pushes, ONE, woken=True) == []
     assert await tables.database.run(claims.take_pushes, ONE, 10) == 1
     assert await tables.database.run(claims.take_pushes, ONE, 10) == 0
-    assert [(p.id, p.due_ms) for p, _ in await tables.database.run(reader.undelivered_pushes, ONE, woken=True)] == [
-        ("p", WOKEN)
-    ]
+    ((woken, _),) = await tables.database.run(reader.undelivered_pushes, ONE, woken=True)
+    assert (woken.id, woken.due_ms) == ("p", WOKEN)
     late = push(row, tries=1)  # of an earlier claim
     assert await tables.commit(ONE, Write(row, print, push_progress=(late,))) == "committed"
     (taken,) = await tables.database.run(reader.pushes, row.number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from statistics import median
 
 import pytest
@@ -38,17 +39,13 @@ Reading = Callable[[], Awaitable[object]]
 
 def readings(database: PostgresDatabase, tasks: int) -> dict[str, Reading]:
     """What is read, by its name."""
-    middle = tasks // 2
+    middle, page = tasks // 2, partial(database.run, reader.page)
     return {
         "GetTask": lambda: database.run(reader.task, f"task-{middle}"),
-        "first page": lambda: database.run(reader.page, TaskQuery(SCOPE, limit=PAGE)),
-        "page in the middle": lambda: database.run(
-            reader.page, TaskQuery(SCOPE, limit=PAGE, after=Cursor(middle, middle))
-        ),
-        "page of a state": lambda: database.run(reader.page, TaskQuery(SCOPE, state=State.FAILED, limit=PAGE)),
-        "page of a context": lambda: database.run(
-            reader.page, TaskQuery(SCOPE, context_id=f"context-{middle // 10}", limit=PAGE)
-        ),
+        "first page": lambda: page(TaskQuery(SCOPE, limit=PAGE)),
+        "page in the middle": lambda: page(TaskQuery(SCOPE, limit=PAGE, after=Cursor(middle, middle))),
+        "page of a state": lambda: page(TaskQuery(SCOPE, state=State.FAILED, limit=PAGE)),
+        "page of a context": lambda: page(TaskQuery(SCOPE, context_id=f"context-{middle // 10}", limit=PAGE)),
     }
 
 

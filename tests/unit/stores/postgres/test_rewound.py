@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -31,10 +32,9 @@ class LostOnce:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
         self._is_lost = False
-        self.owners, self.records, self.reply, self.notes = (
-            *(database.owners, database.records),
-            *(database.reply, database.notes),
-        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
 
     async def commit(self, *arguments: object) -> object:
         if not self._is_lost:
