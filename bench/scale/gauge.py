@@ -24,6 +24,7 @@ from dragoman.clock import SystemClock
 from dragoman.engine.ports.store import Write
 from dragoman.net.postgres import connect
 from dragoman.stores.postgres.database import NodeInfo
+from dragoman.stores.postgres.sql import claims, reader
 from dragoman.stores.postgres.sql.database import PostgresDatabase
 from dragoman.stores.postgres.sql.nodes import PostgresNodes
 from dragoman.stores.postgres.writer import GroupCommit
@@ -183,7 +184,9 @@ class Gauge:
         """The time of a read of the new events of a task, at the pace of a stream."""
         write = replay.begin(await self.database.numbers(1))
         await self._commit([write])()
-        return (await self.spent([lambda: self.database.records(write.row.number, 1, 100)] * PACED, gap=GAP)).seconds
+        return (
+            await self.spent([lambda: self.database.run(reader.records, write.row.number, 1, 100)] * PACED, gap=GAP)
+        ).seconds
 
     # -- what nodes do beside ------------------------------------------------------------------------------------------
 
@@ -192,7 +195,7 @@ class Gauge:
 
         async def look() -> None:
             assert not await self.database.take(NODE, "bench", parallel=False, limit=16)
-            await self.database.owned(NODE)
+            await self.database.run(claims.owned, NODE)
 
         return await self.spent([look] * PROBES)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from cluster.callers import ANYBODY, Reader, SentMessage, get_request
@@ -11,6 +12,7 @@ from dragoman.model.json import decode_task
 from dragoman.model.message import Message
 from dragoman.model.record import fold
 from dragoman.model.state import State
+from dragoman.stores.postgres.sql import reader as queries
 
 if TYPE_CHECKING:
     from cluster.machine import Cluster
@@ -39,7 +41,7 @@ class FinalChecks:
         for reader in cluster.readers:
             self._check_reader(reader)
         for agent in AGENTS:
-            drafts = self._query("drafts", agent)
+            drafts = self._query(self._audit.run(queries.drafts, agent))
             if drafts:
                 self._report(f"drafts are left: {[stored.row.id for stored in drafts]}")
 
@@ -47,19 +49,16 @@ class FinalChecks:
         """Look up the tasks of which nobody knows what the last commit has done."""
         audit = self._audit
         for number, task_id in list(audit.uncertain.items()):
-            stored = self._query("task", task_id)
+            stored = self._query(self._audit.run(queries.task, task_id))
             if stored is not None and stored.row.number == number:
-                for record in self._query("records", number, 0, 100_000):
+                for record in self._query(self._audit.run(queries.records, number, 0, 100_000)):
                     audit.journals.setdefault(number, {}).setdefault(record.generation, record.body)
                 audit.rows[number] = stored.row
                 audit.numbers_by_id[task_id] = number
 
-    def _query(self, method: str, *args: Any) -> Any:
+    def _query(self, statement: Coroutine[Any, Any, Any]) -> Any:
         results: list[Any] = []
-        network = self._cluster.network
-        network.backend.execute(
-            getattr(self._audit, method)(*args), lambda result, error: results.append((result, error))
-        )
+        self._cluster.network.backend.execute(statement, lambda result, error: results.append((result, error)))
         self._cluster.run(0.0, lambda: bool(results))
         result, error = results[0]
         if error is not None:
@@ -67,12 +66,12 @@ class FinalChecks:
         return result
 
     def _check_journal(self, number: int, task_id: str) -> None:
-        stored = self._query("task", task_id)
+        stored = self._query(self._audit.run(queries.task, task_id))
         journal = self._audit.journals[number]
         if stored is None:
             self._report(f"task {task_id} is gone")
             return
-        records = self._query("records", number, 0, 100_000)
+        records = self._query(self._audit.run(queries.records, number, 0, 100_000))
         if [record.generation for record in records] != list(range(1, stored.row.generation + 1)):
             self._report(f"the journal of {task_id} has gaps: {[record.generation for record in records]}")
         if {record.generation: record.body for record in records} != journal:
@@ -83,7 +82,7 @@ class FinalChecks:
             self._report(f"{task_id} went on after its end: {states}")
         if states[-1] is not stored.row.state or states[-1] in (State.SUBMITTED, State.WORKING):
             self._report(f"{task_id} is left {stored.row.state}, its journal says {states[-1]}", task_id)
-        owner = self._query("owners", 0, [number])[number]
+        owner = self._query(self._audit.owners(0, [number]))[number]
         if owner.owner is not None:
             self._report(f"{task_id} is {stored.row.state} and owned by {self._audit.nodes.get(owner.owner)}", task_id)
         task = fold(events[0], events[1:])

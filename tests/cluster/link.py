@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from math import ceil
 from random import Random
 from typing import Any, Literal, NamedTuple
@@ -81,7 +82,7 @@ class Network:
     With a `grid`, statements arrive at multiples of it only, many at the same time.
     """
 
-    def __init__(self, world: World, database: object, random: Random, backend: Backend | None = None) -> None:
+    def __init__(self, world: World, database: Any, random: Random, backend: Backend | None = None) -> None:
         self.world = world
         self.database = database
         self.random = random
@@ -122,8 +123,15 @@ class Link:
         network.links.append(self)
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        method = getattr(self._network.database, name)
+        return self._add(name, getattr(self._network.database, name))
 
+    async def run(self, query: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+        """Send a query, as a statement of its name."""
+        name = query.__name__
+        call = vars(self).get(name) or self._add(name, partial(self._network.database.run, query))
+        return await call(*args, **options)
+
+    def _add(self, name: str, method: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def call(*args: Any, **options: Any) -> Any:
             return await self._send(method, args, options)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -20,6 +21,7 @@ from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import CannotConnect, ConfigError, ServerError
 from dragoman.stores.postgres.heartbeat import Heartbeat, NodeListener
 from dragoman.stores.postgres.lease import NodeLease
+from dragoman.stores.postgres.sql import reader
 from dragoman.stores.postgres.store import PostgresStore
 
 LEASE = 6.0
@@ -135,7 +137,7 @@ class SimulatedNode:
             clock,
             lambda: BusLine(board, self.loop, self.bus_link),
             self.bus_link,
-            self.link.generations,
+            partial(self.link.run, reader.generations),
             on_foreign=ownership.on_touched,
             on_work=ownership.on_work,
             jitter=random.random,

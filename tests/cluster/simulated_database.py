@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cluster.simulated_rows import ContextRow, NodeRow, OwnershipRow
 from msgspec import structs
@@ -435,6 +435,10 @@ class SimulatedDatabase(MemoryStore):
         return [(note.mail, note.body) for note in await self.notes(number) if note.mail > after]
 
     # -- reading -----------------------------------------------------------------------------------------------------
+
+    async def run(self, query: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Answer a query with the method of its name."""
+        return await getattr(self, query.__name__)(*args, **kwargs)
 
     def _with_mail(self, stored: StoredTask) -> StoredTask:
         o = self._ownership[stored.row.number]

@@ -10,6 +10,7 @@ from dragoman.engine.ports.store import WOKEN, DedupeKey, Note, PushState, Sweep
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.postgres.database import NodeInfo
+from dragoman.stores.postgres.sql import claims, reader
 
 # -- the fence -------------------------------------------------------------------------------------------------------
 
@@ -18,7 +19,7 @@ async def test_a_task_is_its_creators_with_epoch_1(tables: Tables) -> None:
     row = await tables.create(ONE)
     owner = (await tables.database.owners(ONE, [row.number]))[row.number]
     assert owner == (ONE, 1, 1, row.id)
-    assert set(await tables.database.owned(ONE)) == {row.number}
+    assert set(await tables.database.run(claims.owned, ONE)) == {row.number}
     working = after(row, State.WORKING)
     assert await tables.commit(TWO, change(working, 1)) == "refused"
     assert await tables.commit(ONE, change(working, 2)) == "refused"
@@ -31,9 +32,9 @@ async def test_a_change_that_does_not_follow_is_refused_whole(tables: Tables) ->
     assert await tables.commit(ONE, change(late, 1)) == "refused"
     one = after(row, State.WORKING)
     assert await tables.commit(ONE, change(one, 1), change(after(late, State.WORKING), 1)) == "refused"
-    assert (await tables.database.task(row.id)).row == row
+    assert (await tables.database.run(reader.task, row.id)).row == row
     assert await tables.commit(ONE, change(one, 1), change(after(one, State.WORKING), 1)) == "committed"
-    assert [r.generation for r in await tables.database.records(row.number, 0, 10)] == [1, 2, 3]
+    assert [r.generation for r in await tables.database.run(reader.records, row.number, 0, 10)] == [1, 2, 3]
 
 
 async def test_each_sequence_of_a_batch_has_its_own_outcome(tables: Tables) -> None:
@@ -48,7 +49,7 @@ async def test_notes_alone_need_the_claim(tables: Tables) -> None:
     note = (Note(1, "begun", b"k"),)
     assert await tables.commit(TWO, Write(row, print, notes=note, epoch=1)) == "refused"
     assert await tables.commit(ONE, Write(row, print, notes=note, epoch=1)) == "committed"
-    assert [note.kind for note in await tables.database.notes(row.number)] == ["request", "begun"]
+    assert [note.kind for note in await tables.database.run(reader.notes, row.number)] == ["request", "begun"]
 
 
 async def test_a_repeated_statement_leaves_notes_and_drafts_as_they_are(tables: Tables) -> None:
@@ -61,12 +62,12 @@ async def test_a_repeated_statement_leaves_notes_and_drafts_as_they_are(tables: 
     # Both are right: whoever asks who owns it learns that it is there.
     assert await tables.commit(ONE, drafted) in ("committed", "refused")
     assert await tables.commit(ONE, Write(row, print, notes=(Note(1, "begun", b"k"),), epoch=1, key=3)) == "committed"
-    assert [note.kind for note in await tables.database.notes(row.number)] == ["request", "begun", "begun"]
-    assert [stored.snapshot for stored in await tables.database.drafts("agent")] == [b"d"]
+    assert [note.kind for note in await tables.database.run(reader.notes, row.number)] == ["request", "begun", "begun"]
+    assert [stored.snapshot for stored in await tables.database.run(reader.drafts, "agent")] == [b"d"]
     deleted = Write(draft, print, draft=True, delete=True, epoch=1)
     assert await tables.commit(ONE, deleted) == "committed"
     assert await tables.commit(ONE, deleted) in ("committed", "refused")
-    assert await tables.database.drafts("agent") == []
+    assert await tables.database.run(reader.drafts, "agent") == []
 
 
 async def test_a_run_that_begins_without_a_record_needs_the_claim(tables: Tables) -> None:
@@ -86,7 +87,7 @@ async def test_an_end_and_a_pause_end_the_claim(tables: Tables) -> None:
         assert await tables.commit(ONE, change(settled, 1)) == "committed"
         assert (await tables.database.owners(ONE, [row.number]))[row.number] == (None, 1, 2, row.id)
         assert await tables.commit(ONE, change(after(settled, State.WORKING), 1)) == "refused"
-    assert await tables.database.owned(ONE) == {}
+    assert await tables.database.run(claims.owned, ONE) == {}
 
 
 # -- claims ----------------------------------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ async def test_runs_of_one_context_begin_one_after_another(tables: Tables) -> No
     first = await tables.create(ONE, begins=True, serial=True)
     row = tables.row(first.context_id)
     assert await tables.commit(TWO, created(row, joins_context=True, begins=True, serial=True)) == "busy"
-    assert await tables.database.task(row.id) is None
+    assert await tables.database.run(reader.task, row.id) is None
     assert await tables.commit(TWO, created(row, joins_context=True, queued=True)) == "committed"
     assert await tables.take(TWO) == []  # an older one is unfinished
     (outcome,) = await tables.database.commit(ONE, [[change(after(first, State.COMPLETED), 1)]])
@@ -231,8 +232,8 @@ async def test_a_number_that_another_task_has_creates_nothing(tables: Tables) ->
     namesake = TaskRow(row.number, "another", SCOPE, "another", V1_0, State.SUBMITTED, NOW, 1, NOW)
     for write in (created(namesake, dedupe_key=key), Write(namesake, print, draft=True, snapshot=b"d", dedupe_key=key)):
         assert await tables.commit(TWO, write) == "refused"
-    assert await tables.database.duplicate_of(b"\0key", NOW) is None
-    assert await tables.database.task("another") is None
+    assert await tables.database.run(reader.duplicate_of, b"\0key", NOW) is None
+    assert await tables.database.run(reader.task, "another") is None
 
 
 async def test_a_dedupe_key_is_one_tasks(tables: Tables) -> None:
@@ -240,8 +241,8 @@ async def test_a_dedupe_key_is_one_tasks(tables: Tables) -> None:
     row = await tables.create(dedupe_key=key)
     other = tables.row()
     assert await tables.commit(TWO, created(other, dedupe_key=key)) == "repeated"
-    assert await tables.database.task(other.id) is None
-    assert await tables.database.duplicate_of(key.digest, NOW) == row.id
+    assert await tables.database.run(reader.task, other.id) is None
+    assert await tables.database.run(reader.duplicate_of, key.digest, NOW) == row.id
     assert await tables.commit(ONE, created(row, dedupe_key=key)) == "refused"  # sent once more: no repeat
 
 
@@ -253,12 +254,12 @@ async def test_mail_is_numbered_and_posted_once(tables: Tables) -> None:
     assert (await tables.database.post(row, b"two", None, 1, 2)).kind == "committed"
     assert (await tables.database.post(row, b"three", None, 2, 3)).kind == "refused"
     assert (await tables.database.post(row, b"four", key, None, 4)).kind == "repeated"
-    assert await tables.database.mail(row.number, 0) == [(1, b"one"), (2, b"two")]
-    assert await tables.database.mail(row.number, 1) == [(2, b"two")]
-    assert (await tables.database.owned(ONE))[row.number] == (1, 2, row.scope.agent, row.id)
+    assert await tables.database.run(reader.mail, row.number, 0) == [(1, b"one"), (2, b"two")]
+    assert await tables.database.run(reader.mail, row.number, 1) == [(2, b"two")]
+    assert (await tables.database.run(claims.owned, ONE))[row.number] == (1, 2, row.scope.agent, row.id)
     done = change(after(row, State.COMPLETED), 1, snapshot=b"s", mail=1)
     assert await tables.commit(ONE, done) == "committed"
-    stored = await tables.database.task(row.id)
+    stored = await tables.database.run(reader.task, row.id)
     assert (stored.mail, stored.snapshot_mail, stored.epoch) == (2, 1, 1)
     assert (await tables.database.post(row, b"five", None, None, 5)).kind == "refused"
     assert (await tables.database.post(row, b"two", None, None, 2)).kind == "committed"  # sent once more
@@ -288,7 +289,7 @@ async def test_a_draft_is_taken_when_its_node_is_dead(tables: Tables) -> None:
     row = tables.row()
     draft = Write(row, print, draft=True, snapshot=b"d", notes=(Note(1, "request", b"{}"),), begins=True)
     assert await tables.commit(TWO, draft) == "committed"
-    assert await tables.database.task(row.id) is None
+    assert await tables.database.run(reader.task, row.id) is None
     await tables.kill(TWO)
     (claimed,) = await tables.database.take(ONE, "agent", parallel=False, limit=5)
     assert (claimed.draft, claimed.claim.epoch, claimed.stored.snapshot) == (True, 2, b"d")
@@ -296,7 +297,7 @@ async def test_a_draft_is_taken_when_its_node_is_dead(tables: Tables) -> None:
     assert await tables.commit(TWO, opened) == "refused"
     opened.epoch = 2
     assert await tables.commit(ONE, opened) == "committed"
-    assert (await tables.database.task(row.id)).row == row
+    assert (await tables.database.run(reader.task, row.id)).row == row
 
 
 async def test_an_old_statement_does_not_bring_an_answered_draft_back(tables: Tables) -> None:
@@ -309,8 +310,8 @@ async def test_an_old_statement_does_not_bring_an_answered_draft_back(tables: Ta
     # The caller chose the id and sends the message again: the reply is what it gets.
     again = TaskRow(tables.row().number, row.id, SCOPE, row.context_id, V1_0, State.SUBMITTED, NOW, 1, NOW)
     assert await tables.commit(TWO, created(again, dedupe_key=key)) == "repeated"
-    assert await tables.database.drafts("agent") == []
-    assert await tables.database.reply(key.digest, NOW) == b"reply"
+    assert await tables.database.run(reader.drafts, "agent") == []
+    assert await tables.database.run(reader.reply, key.digest, NOW) == b"reply"
 
 
 async def test_an_old_statement_begins_nothing_that_has_settled(tables: Tables) -> None:
@@ -324,7 +325,7 @@ async def test_an_old_statement_begins_nothing_that_has_settled(tables: Tables) 
         assert await tables.commit(ONE, begins) == "committed"
     assert await tables.commit(ONE, change(after(working, State.COMPLETED), epoch)) == "committed"
     assert await tables.commit(ONE, begins) == "refused"
-    assert await tables.database.owned(ONE) == {}
+    assert await tables.database.run(claims.owned, ONE) == {}
 
 
 async def test_a_reply_deletes_its_draft_and_is_found_by_repeats(tables: Tables) -> None:
@@ -333,8 +334,8 @@ async def test_a_reply_deletes_its_draft_and_is_found_by_repeats(tables: Tables)
     replied = Write(row, print, draft=True, delete=True, dedupe_key=key, reply=b"reply", epoch=1)
     assert await tables.commit(TWO, replied) == "refused"
     assert await tables.commit(ONE, replied) == "committed"
-    assert await tables.database.drafts("agent") == []
-    assert await tables.database.reply(key.digest, NOW) == b"reply"
+    assert await tables.database.run(reader.drafts, "agent") == []
+    assert await tables.database.run(reader.reply, key.digest, NOW) == b"reply"
     assert await tables.database.owners(ONE, [row.number]) == {}
 
 
@@ -344,21 +345,22 @@ async def test_a_reply_deletes_its_draft_and_is_found_by_repeats(tables: Tables)
 async def test_a_webhook_belongs_to_the_node_that_stored_it_until_that_is_dead(tables: Tables) -> None:
     row = await tables.create(TWO, pushes=())
     assert await tables.commit(TWO, Write(row, print, pushes=(push(row),))) == "committed"
-    assert await tables.database.take_pushes(ONE, 10) == 0
+    assert await tables.database.run(claims.take_pushes, ONE, 10) == 0
     assert await tables.commit(ONE, Write(row, print, push_progress=(push(row, tries=1),))) == "committed"
-    assert [p.tries for p in await tables.database.pushes(row.number)] == [0]
+    assert [p.tries for p in await tables.database.run(reader.pushes, row.number)] == [0]
     await tables.kill(TWO)
-    assert await tables.database.undelivered_pushes(ONE, woken=True) == []
-    assert await tables.database.take_pushes(ONE, 10) == 1
-    assert await tables.database.take_pushes(ONE, 10) == 0
-    assert [(p.id, p.due_ms) for p, _ in await tables.database.undelivered_pushes(ONE, woken=True)] == [("p", WOKEN)]
+    assert await tables.database.run(reader.undelivered_pushes, ONE, woken=True) == []
+    assert await tables.database.run(claims.take_pushes, ONE, 10) == 1
+    assert await tables.database.run(claims.take_pushes, ONE, 10) == 0
+    ((woken, _),) = await tables.database.run(reader.undelivered_pushes, ONE, woken=True)
+    assert (woken.id, woken.due_ms) == ("p", WOKEN)
     late = push(row, tries=1)  # of an earlier claim
     assert await tables.commit(ONE, Write(row, print, push_progress=(late,))) == "committed"
-    (taken,) = await tables.database.pushes(row.number)
+    (taken,) = await tables.database.run(reader.pushes, row.number)
     assert (taken.tries, taken.epoch) == (0, late.epoch + 1)
     done = push(row, state=PushState.DONE, epoch=taken.epoch)
     assert await tables.commit(ONE, Write(row, print, push_progress=(done,))) == "committed"
-    assert [p.state for p in await tables.database.pushes(row.number)] == [PushState.DONE]
+    assert [p.state for p in await tables.database.run(reader.pushes, row.number)] == [PushState.DONE]
 
 
 async def test_a_node_is_dead_for_good(tables: Tables) -> None:
@@ -380,5 +382,5 @@ async def test_retention_forgets_ended_tasks_only(tables: Tables) -> None:
     assert await tables.commit(ONE, change(after(ended, State.COMPLETED), 1, snapshot=b"s")) == "committed"
     while await tables.database.sweep(Sweep(ended_before_ms=NOW * 2)):
         pass
-    assert await tables.database.task(ended.id) is None
-    assert await tables.database.task(running.id) is not None
+    assert await tables.database.run(reader.task, ended.id) is None
+    assert await tables.database.run(reader.task, running.id) is not None

@@ -30,6 +30,7 @@ class Scene:
     def __init__(self, nodes: int = 1) -> None:
         self.cluster = Cluster(1, nodes=nodes)
         self.nodes = self.cluster.living
+        self.awaited: set[str] = set()  # statements that are to take long and were not sent yet
 
     def call(self, node: SimulatedNode, work: Any) -> Any:
         """Make a request, and wait for its answer."""
@@ -67,8 +68,10 @@ class Scene:
         """Let the next statements of this kind take long, as on a connection that is dead and does not show it."""
         fast, clock = getattr(node.link, statement), self.cluster.world
         delays = list(seconds)
+        self.awaited.add(statement)
 
         async def slow(*args: Any, **options: Any) -> Any:
+            self.awaited.discard(statement)
             delay = delays.pop(0)
             if not delays:
                 setattr(node.link, statement, fast)
@@ -94,6 +97,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     scene = Scene(getattr(request, "param", 1))
     yield scene
     scene.cluster.close()
+    assert not scene.awaited
 
 
 def test_a_task_that_takes_long_to_load_is_not_recovered_twice(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""The database port: what the store needs from PostgreSQL, one statement per method.
+"""The database port: what the store needs from PostgreSQL, one statement per call.
 
 Everything above this port (group commit, unknown outcomes, leases, claims) is plain Python, so that tests can put a
 database below it that delays, cuts and swallows replies.
@@ -6,30 +6,20 @@ database below it that delays, cuts and swallows replies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports.ownership import ClaimedTask, TaskClaim
-    from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
-    from dragoman.engine.ports.store import (
-        DedupeKey,
-        JournalRecord,
-        Note,
-        Push,
-        Scope,
-        ScopeFilter,
-        SearchPage,
-        StoredTask,
-        Sweep,
-        TaskPage,
-        TaskQuery,
-        TaskRow,
-        TaskSearch,
-        Write,
-    )
+    from dragoman.engine.ports.ownership import ClaimedTask
+    from dragoman.engine.ports.rows import TaskTable
+    from dragoman.engine.ports.store import DedupeKey, Note, Sweep, TaskRow, Write
     from dragoman.model.record import Record
-    from dragoman.model.state import State
+    from dragoman.net.postgres import PostgresConnection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+# A function of `sql` that runs one statement.
+Query = Callable[Concatenate["PostgresConnection", P], Awaitable[T]]
 
 
 class ConnectionLost(Exception):
@@ -207,111 +197,32 @@ class Database(Protocol):
         """
         ...
 
-    async def owned(self, node: int) -> dict[int, TaskClaim]:
-        """The tasks that a node owns."""
-        ...
-
     async def post(
         self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None, generation: int | None, key: int
     ) -> ChangeOutcome:
         """Add a message to a task that is submitted, working or auth-required. The same `key` is added once."""
         ...
 
-    async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
-        """The messages that were added with `post`, with their numbers, after number `after`."""
+    async def run(self, query: Query[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a query of `sql`: one that reads, or changes what may be changed again when its answer is lost.
+
+        Raises:
+            InvalidValue: a value cannot be stored, and the query does not say what that means.
+        """
         ...
 
-    # -- reading -----------------------------------------------------------------------------------------------------
-
-    async def task(self, task_id: str) -> StoredTask | None:
-        """Read a task by its id; None when there is none, or only a draft."""
-        ...
-
-    async def generations(self, task_ids: Sequence[str]) -> list[tuple[str, int]]:
-        """The generations of many tasks, for the poll of the bus."""
-        ...
+    # What is read for the verdict on a change.
 
     async def records(self, number: int, after: int, limit: int) -> list[Record]:
         """The records of a task with a generation above `after`, in order, at most `limit`."""
-        ...
-
-    async def journal(self, number: int, after: int, limit: int, budget: int) -> list[JournalRecord]:
-        """The records of a task with the times of their commits by the database's clock, up to `budget` bytes."""
         ...
 
     async def notes(self, number: int) -> list[Note]:
         """All notes of a task, in the order they were written."""
         ...
 
-    async def page(self, query: TaskQuery) -> TaskPage:
-        """Read one page of tasks."""
-        ...
-
-    async def search(self, query: TaskSearch) -> SearchPage:
-        """Read one page of the tasks of several scopes."""
-        ...
-
-    async def counts(self, scopes: ScopeFilter) -> dict[State, int]:
-        """How many tasks of these scopes are in each state."""
-        ...
-
-    async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
-        """The saved `ctx.state` of a conversation as JSON, or None."""
-        ...
-
-    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
-        """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
-        ...
-
     async def reply(self, key: bytes, now_ms: int) -> bytes | None:
         """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
-        ...
-
-    async def dedupe_keys(self, now_ms: int) -> list[bytes]:
-        """The digests of all dedupe keys that have not expired."""
-        ...
-
-    async def unfinished(self, agent: str) -> list[StoredTask]:
-        """The tasks of an agent that are submitted or working, oldest first."""
-        ...
-
-    async def drafts(self, agent: str) -> list[StoredTask]:
-        """The drafts of an agent, oldest first."""
-        ...
-
-    async def pushes(self, number: int) -> list[Push]:
-        """The webhooks of a task, oldest first."""
-        ...
-
-    async def take_pushes(self, node: int, limit: int) -> int:
-        """Claim open webhooks that no live node delivers, oldest first, and mark them WOKEN. Returns how many.
-
-        A claim, and whatever else takes a webhook from its node, adds 1 to its `epoch`; one that is stored or replaced
-        has the epoch it comes with. Progress requires node, epoch and `created_ms`. Those of drafts are left alone.
-        """
-        ...
-
-    async def undelivered_pushes(self, node: int, *, woken: bool) -> list[tuple[Push, TaskRow]]:
-        """The open webhooks that this node delivers and all dead ones, oldest first; or only those WOKEN of this node.
-
-        With their tasks; those of drafts are left out.
-        """
-        ...
-
-    async def wake_pushes(self, task_id: str, push_id: str) -> int:
-        """Make a webhook that is dead or fails WOKEN and nobody's. Returns how many were woken."""
-        ...
-
-    async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
-        """Read a row of a plug-in table."""
-        ...
-
-    async def replace_row(self, row: ExtraRow, version: Value) -> bool:
-        """Replace a row of a plug-in table if it still has `version`."""
-        ...
-
-    async def last_key(self, table: TaskTable) -> int:
-        """The largest key in a plug-in table; 0 when it is empty."""
         ...
 
     async def sweep(self, rules: Sweep) -> int:

@@ -13,6 +13,7 @@ from dragoman.model.error import ServerError
 from dragoman.stores.postgres.database import ConnectionLost
 from dragoman.stores.postgres.lease import DECLARED_DEAD
 from dragoman.stores.postgres.retry import FIRST_DELAY, LAST_DELAY, RETRY_SECONDS, SILENCE_SECONDS, answer_within
+from dragoman.stores.postgres.sql import claims, reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -175,11 +176,11 @@ class PostgresOwnership:
 
     async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
         """The messages that were added to a task with `post`, with their numbers, after number `after`."""
-        return await self._retry.call(lambda: self._database.mail(number, after))
+        return await self._retry.call(lambda: self._database.run(reader.mail, number, after))
 
     async def owned(self) -> Mapping[int, TaskClaim]:
         """The tasks that this process owns according to the database, by number. Raises ServerError."""
-        return await self._retry.call(lambda: self._database.owned(self._node))
+        return await self._retry.call(lambda: self._database.run(claims.owned, self._node))
 
     # -- the lease -------------------------------------------------------------------------------------------------
 

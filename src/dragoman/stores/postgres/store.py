@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dragoman.clock import SystemClock, sleep
 from dragoman.model.error import CannotConnect, ServerError
@@ -12,35 +12,23 @@ from dragoman.stores.postgres.heartbeat import Heartbeat, HeartbeatThread
 from dragoman.stores.postgres.lease import NodeLease, new_node_id
 from dragoman.stores.postgres.numbers import TaskNumbers
 from dragoman.stores.postgres.ownership import PostgresOwnership
-from dragoman.stores.postgres.retry import Retry, answer_within, unavailable
+from dragoman.stores.postgres.retry import SILENCE_SECONDS, Retry, answer_within, unavailable
+from dragoman.stores.postgres.sql import claims, reader, tables
 from dragoman.stores.postgres.writer import GroupCommit
 from dragoman.telemetry.metrics.catalog import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from types import CoroutineType
 
     from dragoman.clock import Clock
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
-    from dragoman.engine.ports.store import (
-        JournalRecord,
-        Note,
-        Push,
-        Scope,
-        ScopeFilter,
-        SearchPage,
-        StoredTask,
-        Sweep,
-        TaskPage,
-        TaskQuery,
-        TaskRow,
-        TaskSearch,
-        Write,
-    )
-    from dragoman.model.record import Record
-    from dragoman.model.state import State
-    from dragoman.stores.postgres.database import Database, NodeDatabase
+    from dragoman.engine.ports.store import Push, Sweep, TaskRow, Write
+    from dragoman.stores.postgres.database import Database, NodeDatabase, Query
     from dragoman.stores.postgres.heartbeat import HeartbeatLoop
 
+P = ParamSpec("P")
+T = TypeVar("T")
 logger = logging.getLogger("dragoman.store")
 # How long a node that starts waits for the database, and how often it tries.
 START_SECONDS, START_PAUSE = 60, 1.0
@@ -92,6 +80,27 @@ class PostgresStore:
         )
         self._tables: list[TaskTable] = []
         self.next_number = self._numbers.next
+        # The port `Store` says what each of these does, and the query how.
+        self.task = self._repeating(reader.task)
+        self.generations = self._repeating(reader.generations)
+        self.records = self._repeating(reader.records)
+        self.journal = self._repeating(reader.journal)
+        self.notes = self._repeating(reader.notes)
+        self.page = self._repeating(reader.page, PAGE_SECONDS)
+        self.search = self._repeating(reader.search, PAGE_SECONDS)
+        self.counts = self._repeating(reader.counts, PAGE_SECONDS)
+        self.context_state = self._repeating(reader.context_state)
+        self.duplicate_of = self._repeating(reader.duplicate_of)
+        self.reply = self._repeating(reader.reply)
+        self.dedupe_keys = self._repeating(reader.dedupe_keys)
+        self.unfinished = self._repeating(reader.unfinished)
+        self.drafts = self._repeating(reader.drafts)
+        self.pushes = self._repeating(reader.pushes)
+        self._pushes_of = self._repeating(reader.undelivered_pushes)
+        self._take_pushes = self._repeating(claims.take_pushes)
+        self.wake_pushes = self._repeating(claims.wake_pushes)
+        self.read_row = self._repeating(tables.read_row)
+        self.last_key = self._repeating(tables.last_key)
 
     def add_table(self, table: TaskTable) -> None:
         """Add a plug-in table, effective at the next `open`."""
@@ -152,67 +161,15 @@ class PostgresStore:
     def _on_work(self) -> None:
         self.ownership.announce_work()
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    def _repeating(
+        self, query: Query[P, T], silence: float = SILENCE_SECONDS
+    ) -> Callable[P, CoroutineType[Any, Any, T]]:
+        """Return a function that runs a query, again if the database does not answer."""
 
-    async def task(self, task_id: str) -> StoredTask | None:
-        """Read a task by its id; None when there is none, or only a draft."""
-        return await self._retry.call(lambda: self._database.task(task_id))
+        async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            return await self._retry.call(lambda: self._database.run(query, *args, **kwargs), silence)
 
-    async def generations(self, task_ids: Sequence[str]) -> list[tuple[str, int]]:
-        """The generations of many tasks, for the poll of the bus."""
-        return await self._retry.call(lambda: self._database.generations(task_ids))
-
-    async def records(self, number: int, after: int, limit: int) -> list[Record]:
-        """The records of a task with a generation above `after`, in order, at most `limit`."""
-        return await self._retry.call(lambda: self._database.records(number, after, limit))
-
-    async def journal(self, number: int, after: int, limit: int, budget: int) -> list[JournalRecord]:
-        """The records of a task with the times of their commits, up to `budget` bytes."""
-        return await self._retry.call(lambda: self._database.journal(number, after, limit, budget))
-
-    async def notes(self, number: int) -> list[Note]:
-        """All notes of a task, in the order they were written."""
-        return await self._retry.call(lambda: self._database.notes(number))
-
-    async def page(self, query: TaskQuery) -> TaskPage:
-        """Read one page of tasks."""
-        return await self._retry.call(lambda: self._database.page(query), PAGE_SECONDS)
-
-    async def search(self, query: TaskSearch) -> SearchPage:
-        """Read one page of the tasks of several scopes."""
-        return await self._retry.call(lambda: self._database.search(query), PAGE_SECONDS)
-
-    async def counts(self, scopes: ScopeFilter) -> dict[State, int]:
-        """How many tasks of these scopes are in each state."""
-        return await self._retry.call(lambda: self._database.counts(scopes), PAGE_SECONDS)
-
-    async def context_state(self, scope: Scope, context_id: str) -> bytes | None:
-        """The saved `ctx.state` of a conversation as JSON, or None."""
-        return await self._retry.call(lambda: self._database.context_state(scope, context_id))
-
-    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
-        """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
-        return await self._retry.call(lambda: self._database.duplicate_of(key, now_ms))
-
-    async def reply(self, key: bytes, now_ms: int) -> bytes | None:
-        """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
-        return await self._retry.call(lambda: self._database.reply(key, now_ms))
-
-    async def dedupe_keys(self, now_ms: int) -> list[bytes]:
-        """The digests of all dedupe keys that have not expired."""
-        return await self._retry.call(lambda: self._database.dedupe_keys(now_ms))
-
-    async def unfinished(self, agent: str) -> list[StoredTask]:
-        """The tasks of an agent that are submitted or working, oldest first."""
-        return await self._retry.call(lambda: self._database.unfinished(agent))
-
-    async def drafts(self, agent: str) -> list[StoredTask]:
-        """The drafts of an agent, oldest first."""
-        return await self._retry.call(lambda: self._database.drafts(agent))
-
-    async def pushes(self, number: int) -> list[Push]:
-        """The webhooks of a task, oldest first."""
-        return await self._retry.call(lambda: self._database.pushes(number))
+        return run
 
     async def undelivered_pushes(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
         """Claim the open webhooks that no live node delivers, and return those of this node and the dead ones.
@@ -223,27 +180,9 @@ class PostgresStore:
             ServerError: the database does not answer, or this process is no node now.
         """
         node = await self.ownership.require_node()
-        while await self._retry.call(lambda: self._database.take_pushes(node, PUSHES_PER_CLAIM)) == PUSHES_PER_CLAIM:
+        while await self._take_pushes(node, PUSHES_PER_CLAIM) == PUSHES_PER_CLAIM:
             pass
-        return await self._retry.call(lambda: self._database.undelivered_pushes(node, woken=woken))
-
-    async def read_row(self, table: TaskTable, key: int) -> ExtraRow | None:
-        """Read a row of a plug-in table."""
-        return await self._retry.call(lambda: self._database.read_row(table, key))
-
-    async def last_key(self, table: TaskTable) -> int:
-        """The largest key in a plug-in table; 0 when it is empty."""
-        return await self._retry.call(lambda: self._database.last_key(table))
-
-    # -- other writes ----------------------------------------------------------------------------------------------
-
-    async def wake_pushes(self, task_id: str, push_id: str) -> int:
-        """Wake a webhook that is dead or fails. Any node may deliver it then. Returns how many were woken.
-
-        Raises:
-            ServerError: the database does not answer.
-        """
-        return await self._retry.call(lambda: self._database.wake_pushes(task_id, push_id))
+        return await self._pushes_of(node, woken=woken)
 
     async def replace_row(self, row: ExtraRow, version: Value) -> bool:
         """Replace a row of a plug-in table if it still has that version. Return whether it had.
@@ -251,7 +190,9 @@ class PostgresStore:
         Raises:
             ServerError: the database does not answer.
         """
-        replaced, repeated = await self._retry.call_counting(lambda: self._database.replace_row(row, version))
+        replaced, repeated = await self._retry.call_counting(
+            lambda: self._database.run(tables.replace_row, row, version)
+        )
         # After a lost answer, the row that is in the way may be this one.
         return replaced or (repeated and await self.read_row(row.table, row.key) == row)
 

@@ -43,6 +43,10 @@ class FaultyDatabase:
     async def close(self) -> None:
         pass
 
+    async def run(self, query: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
+        """Pass a query on as a statement of its name."""
+        return await getattr(self, query.__name__)(*arguments, **options)
+
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self.simulated, name)
 

@@ -13,6 +13,7 @@ from unit.stores.postgres.cluster import Cluster, ClusterNode, draft_of, next_re
 from dragoman.engine.ports.store import DedupeKey, Scope, TaskRow
 from dragoman.model.state import State
 from dragoman.stores.postgres.database import InvalidValue
+from dragoman.stores.postgres.sql import reader
 
 JOINS = {"joins_context": True, "serial": True}
 BEGINS = {"begins": True, **JOINS}
@@ -117,7 +118,7 @@ async def test_the_states_of_a_context_are_written_one_after_the_other(node: Clu
     rows = [await node.create("talk", begins=False) for _ in range(3)]
     changes = [next_record(row, context_state=b"%d" % place) for place, row in enumerate(rows)]
     assert await node.kinds(*changes) == ["committed"] * 3
-    assert await node.database.context_state(Scope("agent", "", ""), "talk") == b"2"
+    assert await node.database.run(reader.context_state, Scope("agent", "", ""), "talk") == b"2"
 
 
 async def test_of_several_statements_nothing_is_applied_when_one_fails(node: ClusterNode) -> None:
@@ -148,7 +149,7 @@ async def test_a_draft_that_is_answered_saves_the_state_and_gives_its_turn_back(
     await node.commit(draft_of(draft, **BEGINS))
     answered = Change(draft, draft=True, delete=True, context_state=b"saved", epoch=1)
     assert await node.kinds(answered) == ["committed"]
-    assert await node.database.context_state(Scope("agent", "", ""), "talk") == b"saved"
+    assert await node.database.run(reader.context_state, Scope("agent", "", ""), "talk") == b"saved"
     assert await node.kinds(created(joiner("talk"), **BEGINS)) == ["committed"]
 
 

@@ -16,7 +16,7 @@ from dragoman.model.state import State
 from dragoman.stores.postgres import numbers
 from dragoman.stores.postgres.database import ConnectionLost
 from dragoman.stores.postgres.numbers import TaskNumbers
-from dragoman.stores.postgres.sql import retention
+from dragoman.stores.postgres.sql import reader, retention
 from dragoman.stores.postgres.sql.partition import (
     DAYS_AHEAD,
     READ_TODAY,
@@ -79,11 +79,11 @@ async def test_a_day_goes_when_all_its_tasks_have_ended(cluster: Cluster, day: P
     await day.node.database.sweep(COMPACT)
     assert not await day.has_partition()
     for row in rows:
-        stored = await day.node.database.task(row.id)
+        stored = await day.node.database.run(reader.task, row.id)
         assert stored is not None
         assert (stored.snapshot, stored.row.generation) == (b"s", 2), "a task was lost with its events"
-        assert await day.node.database.records(row.number, 0, 9) == []
-        assert await day.node.database.journal(row.number, 0, 9, 1000) == []
+        assert await day.node.database.run(reader.records, row.number, 0, 9) == []
+        assert await day.node.database.run(reader.journal, row.number, 0, 9, 1000) == []
     assert await cluster.value("SELECT count(*) FROM days WHERE day = $1", day.day) == 0
 
 
@@ -116,7 +116,7 @@ async def test_a_day_that_may_get_new_tasks_stays(cluster: Cluster, ago: int) ->
 async def test_a_task_that_ended_too_late_keeps_its_day(day: Past) -> None:
     row = await day.task()
     await day.node.database.sweep(Sweep(compact_before_ms=NOW))
-    assert len(await day.node.database.records(row.number, 0, 9)) == 2
+    assert len(await day.node.database.run(reader.records, row.number, 0, 9)) == 2
     await day.node.database.sweep(Sweep(compact_before_ms=NOW + 1))
     assert not await day.has_partition()
 
@@ -124,7 +124,7 @@ async def test_a_task_that_ended_too_late_keeps_its_day(day: Past) -> None:
 async def test_a_task_without_a_snapshot_of_its_end_keeps_its_day(day: Past) -> None:
     row = await day.task(snapshot=None)
     await day.node.database.sweep(COMPACT)
-    assert len(await day.node.database.records(row.number, 0, 9)) == 2
+    assert len(await day.node.database.run(reader.records, row.number, 0, 9)) == 2
 
 
 async def test_events_are_kept_for_longer_as_soon_as_the_rule_says_so(cluster: Cluster, day: Past) -> None:
@@ -144,7 +144,7 @@ async def test_deleted_tasks_leave_their_events_to_their_day(cluster: Cluster, d
     await day.node.append(young, State.COMPLETED, snapshot=b"s")
     await cluster.value("UPDATE tasks SET status_ms = status_ms + 10 WHERE number = $1", young.number)
     assert await day.node.database.sweep(rules) == 3
-    assert [await day.node.database.task(row.id) for row in rows] == [None] * 3
+    assert [await day.node.database.run(reader.task, row.id) for row in rows] == [None] * 3
     assert await day.events() == 6, "deleted one by one"
     assert await day.node.database.sweep(rules) == 0
     assert not await day.has_partition()
@@ -158,9 +158,9 @@ async def test_a_day_that_is_held_for_long_is_cleared_row_by_row(cluster: Cluste
     cleared = [await day.node.database.sweep(Sweep(compact_before_ms=NOW + 1, limit=2)) for _ in range(5)]
     assert cleared == [2, 2, 1, 0, 0]
     assert await day.events() == 2
-    assert len(await day.node.database.records(held.number, 0, 9)) == 2
+    assert len(await day.node.database.run(reader.records, held.number, 0, 9)) == 2
     for row in ended:
-        assert await day.node.database.records(row.number, 0, 9) == []
+        assert await day.node.database.run(reader.records, row.number, 0, 9) == []
     assert await cluster.value("SELECT count(*) FROM notes") == 0
 
 
@@ -170,7 +170,7 @@ async def test_a_held_day_is_not_read_again_and_again(cluster: Cluster) -> None:
     assert await day.node.database.sweep(COMPACT) == 0
     late = await day.task()
     assert await day.node.database.sweep(COMPACT) == 0
-    assert len(await day.node.database.records(late.number, 0, 9)) == 2
+    assert len(await day.node.database.run(reader.records, late.number, 0, 9)) == 2
     await cluster.value("UPDATE days SET cleared_at = cleared_at - interval '25 hours'")
     assert await day.node.database.sweep(COMPACT) == 1
 
@@ -187,21 +187,21 @@ async def test_days_are_not_read_when_no_rule_deletes_anything(cluster: Cluster)
 
 async def test_a_reader_delays_the_end_of_a_day_and_nobody_waits_for_that(cluster: Cluster, day: Past) -> None:
     await day.task()
-    reader = await cluster.stranger()
-    async with reader.transaction():
-        assert await reader.fetchval(f"SELECT count(*) FROM {partition_of(day.day)}") == 2
+    other = await cluster.stranger()
+    async with other.transaction():
+        assert await other.fetchval(f"SELECT count(*) FROM {partition_of(day.day)}") == 2
         await day.node.database.sweep(COMPACT)  # gives up after half a second
         row = await day.node.create(number=first_number(day.today) + 1)
-        assert len(await day.node.database.records(row.number, 0, 9)) == 1
+        assert len(await day.node.database.run(reader.records, row.number, 0, 9)) == 1
     await day.node.database.sweep(COMPACT)
     assert await cluster.value("SELECT to_regclass($1) IS NULL", partition_of(day.day))
 
 
 async def test_a_drop_that_was_cut_off_is_finished_by_the_next_node(cluster: Cluster, day: Past) -> None:
     await day.task()
-    reader, cut = await cluster.stranger(), await cluster.stranger()
-    async with reader.transaction():
-        await reader.fetchval("SELECT count(*) FROM events")
+    other, cut = await cluster.stranger(), await cluster.stranger()
+    async with other.transaction():
+        await other.fetchval("SELECT count(*) FROM events")
         await cut.execute("UPDATE days SET dropped = true WHERE day = $1", day.day)
         await cut.execute("SET lock_timeout = 50")
         with pytest.raises(Exception, match="lock timeout"):
@@ -298,7 +298,7 @@ async def test_a_read_locks_the_partition_of_its_task_only(cluster: Cluster) -> 
     others = [partition_of(day) for day in range(today + 1, today + DAYS_AHEAD + 1)]
     async with connection.transaction():
         await connection.execute(f"LOCK TABLE {', '.join(others)} IN ACCESS EXCLUSIVE MODE")
-        assert len(await node.database.records(row.number, 0, 9)) == 1
+        assert len(await node.database.run(reader.records, row.number, 0, 9)) == 1
         assert await node.append(row) == "committed"
 
 

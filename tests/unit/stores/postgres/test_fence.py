@@ -15,6 +15,7 @@ from dragoman.engine.ports.store import DedupeKey, Note, Scope, TaskQuery
 from dragoman.model.state import State
 from dragoman.net.postgres import PostgresConnection
 from dragoman.stores.postgres.database import ConnectionLost, TaskOwner
+from dragoman.stores.postgres.sql import reader
 from dragoman.stores.postgres.sql.session import SessionPool
 
 KEY = DedupeKey(b"key", NOW + 1000)
@@ -54,7 +55,7 @@ async def test_an_update_that_waited_for_a_lock_decides_by_the_row_as_it_is_then
         await stranger.execute("UPDATE tasks SET mail = mail + 1 WHERE number = $1", kept.number)
         await stranger.execute("UPDATE tasks SET owner = $1, epoch = epoch + 1 WHERE number = $2", two.id, lost.number)
     assert await waiting == ["committed", "refused"]
-    assert await one.database.duplicate_of(b"k", NOW) == kept.id
+    assert await one.database.run(reader.duplicate_of, b"k", NOW) == kept.id
 
 
 # -- statements whose answer is lost -----------------------------------------------------------------------------------
@@ -72,11 +73,11 @@ async def test_a_batch_that_is_sent_again_changes_nothing(node: ClusterNode) -> 
     assert await node.kinds(noted) == ["committed"]
     assert await node.kinds(*batch) == ["refused", "refused"]
     assert await node.kinds(noted) == ["committed"]
-    assert len(await node.database.records(old.number, 0, 9)) == 2
-    assert [note.kind for note in await node.database.notes(row.number)] == ["request", "begun"]
-    assert len(await node.database.notes(old.number)) == 1
-    assert (await node.database.page(TaskQuery(SCOPE))).total == 2
-    assert (await node.database.page(TaskQuery(SCOPE, state=State.WORKING))).total == 1
+    assert len(await node.database.run(reader.records, old.number, 0, 9)) == 2
+    assert [note.kind for note in await node.database.run(reader.notes, row.number)] == ["request", "begun"]
+    assert len(await node.database.run(reader.notes, old.number)) == 1
+    assert (await node.database.run(reader.page, TaskQuery(SCOPE))).total == 2
+    assert (await node.database.run(reader.page, TaskQuery(SCOPE, state=State.WORKING))).total == 1
 
 
 async def test_a_statement_that_commits_after_its_client_was_cut_counts_once(
@@ -96,7 +97,7 @@ async def test_a_statement_that_commits_after_its_client_was_cut_counts_once(
     if await again == ["refused"]:
         owners = await node.database.owners(node.id, [row.number])
         assert owners == {row.number: TaskOwner(None, 1, 2, row.id)}
-    assert len(await node.database.records(row.number, 0, 9)) == 2
+    assert len(await node.database.run(reader.records, row.number, 0, 9)) == 2
     assert await cluster.value("SELECT sum(tasks)::int FROM state_counts WHERE scope > 0") == 1
 
 
@@ -136,7 +137,7 @@ async def test_a_server_behind_a_new_connection_is_asked_for_its_scopes(cluster:
     node.database._writer.terminate()  # pyright: ignore[reportPrivateUsage]
     later = structs.replace(new_row(), scope=mine.scope)
     assert await node.kinds(created(later)) == ["committed"]
-    stored = await node.database.task(later.id)
+    stored = await node.database.run(reader.task, later.id)
     assert stored is not None
     assert stored.row.scope == mine.scope
 
@@ -169,7 +170,7 @@ async def test_of_two_nodes_that_accept_the_same_message_one_creates_the_task(cl
     )
     assert sorted(kind for (kind,) in kinds) == ["committed", "repeated", "repeated"]
     winner = rows[kinds.index(["committed"])]
-    assert await nodes[0].database.duplicate_of(KEY.digest, NOW) == winner.id
+    assert await nodes[0].database.run(reader.duplicate_of, KEY.digest, NOW) == winner.id
     assert await cluster.value("SELECT count(*) FROM tasks") == 1
     assert await cluster.value("SELECT count(*) FROM events") == 1
 
@@ -186,7 +187,7 @@ async def test_a_key_is_free_again_when_it_has_expired_or_its_task_is_gone(node:
     assert await node.kinds(created(rows[1], dedupe_key=KEY)) == ["committed"]
     assert await node.kinds(created(rows[2], dedupe_key=KEY)) == ["repeated"]
     assert await node.kinds(Change(rows[1], delete=True)) == ["committed"]
-    assert await node.database.duplicate_of(KEY.digest, NOW) is None
+    assert await node.database.run(reader.duplicate_of, KEY.digest, NOW) is None
     assert await node.kinds(created(rows[2], dedupe_key=KEY)) == ["committed"]
 
 
@@ -211,14 +212,14 @@ async def test_a_message_that_races_the_end_is_refused_or_stored(
         posting = asyncio.create_task(two.database.post(ends_first, b"late", KEY, None, 1))
         await cluster.until_waiting(2)
     assert (await ending, (await posting).kind) == ("committed", "refused")
-    assert await two.database.duplicate_of(KEY.digest, NOW) is None
+    assert await two.database.run(reader.duplicate_of, KEY.digest, NOW) is None
     async with cluster.locked(posted_first):
         posting = asyncio.create_task(two.database.post(posted_first, b"in time", KEY, None, 2))
         await cluster.until_waiting()
         ending = asyncio.create_task(one.append(posted_first, State.COMPLETED))
         await cluster.until_waiting(2)
     assert (await ending, (await posting).kind) == ("committed", "committed")
-    assert await one.database.mail(posted_first.number, 0) == [(1, b"in time")]
+    assert await one.database.run(reader.mail, posted_first.number, 0) == [(1, b"in time")]
 
 
 async def test_a_message_that_is_posted_again_while_the_first_statement_waits_takes_one_number(
@@ -231,4 +232,4 @@ async def test_a_message_that_is_posted_again_while_the_first_statement_waits_ta
         await cluster.until_waiting(2)
     assert [(await post).kind for post in posts] == ["committed", "committed"]
     assert (await node.database.post(row, b"n", None, None, 8)).kind == "committed"
-    assert await node.database.mail(row.number, 0) == [(1, b"m"), (2, b"n")]
+    assert await node.database.run(reader.mail, row.number, 0) == [(1, b"m"), (2, b"n")]

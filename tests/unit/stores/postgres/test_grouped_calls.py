@@ -14,7 +14,7 @@ from dragoman.engine.ports.store import Note
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores.postgres.grouped_calls import MAX_CALLS, MAX_STATEMENTS, TOO_LARGE, GroupedCalls, LargeResult
-from dragoman.stores.postgres.sql import reader
+from dragoman.stores.postgres.sql import claims, reader
 
 
 class Table:
@@ -181,7 +181,8 @@ async def test_an_id_that_no_task_can_have_disturbs_nobody_who_reads_at_the_same
     node: ClusterNode, strange: str
 ) -> None:
     row = await node.create()
-    found, other, again = await asyncio.gather(*map(node.database.task, (row.id, strange, row.id)))
+    ids = (row.id, strange, row.id)
+    found, other, again = await asyncio.gather(*(node.database.run(reader.task, task_id) for task_id in ids))
     assert found == again
     assert found is not None
     assert other is None
@@ -208,16 +209,16 @@ async def test_many_tasks_read_together_are_what_each_is_alone(node: ClusterNode
         notes = tuple(Note(1, "message", b"z" * size) for _ in range(count))
         assert await node.kinds(Change(row, notes=notes, epoch=1)) == ["committed"]
     rows = [plain, other_day, long, large, ended, draft, new_row(), new_row(number=99 << 37)]
-    tasks = [await database.task(row.id) for row in rows]
-    assert await asyncio.gather(*(database.task(row.id) for row in rows)) == tasks
+    tasks = [await database.run(reader.task, row.id) for row in rows]
+    assert await asyncio.gather(*(database.run(reader.task, row.id) for row in rows)) == tasks
     assert [task is None for task in tasks] == [False] * 5 + [True] * 3
-    notes = [await database.notes(row.number) for row in rows]
-    assert await asyncio.gather(*(database.notes(row.number) for row in rows)) == notes
+    notes = [await database.run(reader.notes, row.number) for row in rows]
+    assert await asyncio.gather(*(database.run(reader.notes, row.number) for row in rows)) == notes
     assert [len(found) for found in notes] == [2, 0, 20, 1, 0, 0, 0, 0]
     requests = [(row.number, after, limit) for row in rows for after in (0, 1, 30) for limit in (1, 15, 16, 17, 256)]
-    records = [await database.records(*request) for request in requests]
-    assert await asyncio.gather(*(database.records(*request) for request in requests)) == records
-    together = await database._run(reader.records_of_many, requests)
+    records = [await database.run(reader.records, *request) for request in requests]
+    assert await asyncio.gather(*(database.run(reader.records, *request) for request in requests)) == records
+    together = await database.run(reader.records_of_many, requests)
     assert TOO_LARGE in together
     assert all(many in (one, TOO_LARGE) for one, many in zip(records, together, strict=True))
 
@@ -226,10 +227,10 @@ async def test_many_claims_are_given_up_together_as_each_would_be_alone(cluster:
     node, other = await cluster.node(), await cluster.node()
     begun, handed_over, of_other = await node.create(), await node.create(), await other.create()
     queued = await node.create(begins=False, serial=False)
-    claims = [(begun, 1, False), (handed_over, 1, True), (of_other, 1, True), (queued, 1, False), (queued, 2, True)]
+    given_up = [(begun, 1, False), (handed_over, 1, True), (of_other, 1, True), (queued, 1, False), (queued, 2, True)]
     released = await asyncio.gather(
-        *(node.database.release(node.id, row.number, epoch, begun=begun) for row, epoch, begun in claims)
+        *(node.database.release(node.id, row.number, epoch, begun=begun) for row, epoch, begun in given_up)
     )
     assert released == [False, True, False, True, False]
-    assert set(await node.database.owned(node.id)) == {begun.number}
+    assert set(await node.database.run(claims.owned, node.id)) == {begun.number}
     assert await other.take() == sorted((handed_over.number, queued.number))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -19,6 +20,7 @@ from dragoman.stores.postgres.database import ConnectionLost, NodeInfo
 from dragoman.stores.postgres.heartbeat import Heartbeat
 from dragoman.stores.postgres.lease import NodeLease
 from dragoman.stores.postgres.sql.database import PostgresDatabase
+from dragoman.stores.postgres.store import PostgresStore
 from dragoman.stores.postgres.writer import GroupCommit
 
 KEY = DedupeKey(b"key", NOW + 60_000)
@@ -30,10 +32,9 @@ class LostOnce:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
         self._is_lost = False
-        self.owners, self.records, self.reply, self.notes = (
-            *(database.owners, database.records),
-            *(database.reply, database.notes),
-        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
 
     async def commit(self, *arguments: object) -> object:
         if not self._is_lost:
@@ -88,7 +89,7 @@ async def test_a_stream_of_lost_events_ends_so_that_its_caller_asks_again(cluste
     row = await node.create()
     assert await node.append(row, State.WORKING) == "committed"
     bus = LocalBus(clock)
-    follower = Follower(node.database, bus, lambda _: None, 60)  # type: ignore[arg-type]
+    follower = Follower(PostgresStore(node.database, node.nodes), bus, lambda _: None, 60)
     stream = follower.follow(row, 2, ends_on_input_required=False)
     assert await anext(stream) == Batch(())
     waiting: asyncio.Task[Batch] = asyncio.ensure_future(anext(stream))  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.model.error import ConfigError
 from dragoman.net.postgres import PostgresConnection, connect
-from dragoman.stores.postgres.sql import schema
+from dragoman.stores.postgres.sql import reader, schema
 from dragoman.stores.postgres.sql.database import POOL_SIZE, PostgresDatabase
 from dragoman.stores.postgres.sql.schema import VERSION, check_version, migrate
 
@@ -139,7 +139,7 @@ def test_a_database_that_was_closed_is_opened_on_another_event_loop(postgres_url
 
     async def use() -> list[object]:
         await database.open(())
-        answers = await asyncio.gather(*(database.task("x") for _ in range(2 * POOL_SIZE)))
+        answers = await asyncio.gather(*(database.run(reader.task, "x") for _ in range(2 * POOL_SIZE)))
         await database.close()
         return [*answers]
 

@@ -12,6 +12,7 @@ from dragoman.dialects.table import V1_0
 from dragoman.engine.ports.store import DedupeKey, Push, Sweep, TaskQuery
 from dragoman.model.state import State
 from dragoman.net.postgres import connect
+from dragoman.stores.postgres.sql import claims, reader
 from dragoman.stores.postgres.sql.claims import RETURN_SECONDS
 from dragoman.stores.postgres.sql.schema import LOCK_SPACE, SWEEP_LOCK
 
@@ -51,7 +52,7 @@ async def test_of_nodes_that_take_over_a_webhook_at_once_one_gets_it(one: Cluste
     push = Push(row.number, "p", V1_0, "https://hooks/", b"sealed", 1, NOW)
     await one.kinds(Change(row, pushes=(push,)))
     await one.die()
-    taken = await asyncio.gather(*(two.database.take_pushes(two.id, 10) for _ in range(3)))
+    taken = await asyncio.gather(*(two.database.run(claims.take_pushes, two.id, 10) for _ in range(3)))
     assert sorted(taken) == [0, 0, 1]
 
 
@@ -66,15 +67,15 @@ async def test_counters_of_a_dead_node_are_folded_and_the_sum_stays(
             await node.append(await node.create(), State.COMPLETED)
         await node.create()
     query = TaskQuery(SCOPE, state=State.COMPLETED)
-    assert (await two.database.page(query)).total == 6
+    assert (await two.database.run(reader.page, query)).total == 6
     await one.die()
     await two.database.sweep(Sweep())
     nodes = await cluster.value("SELECT array_agg(DISTINCT node ORDER BY node) FROM state_counts")
     assert nodes == [0, two.id]
-    assert (await two.database.page(query)).total == 6
-    assert (await two.database.page(TaskQuery(SCOPE))).total == 8
+    assert (await two.database.run(reader.page, query)).total == 6
+    assert (await two.database.run(reader.page, TaskQuery(SCOPE))).total == 8
     assert await two.database.sweep(Sweep(keep_tasks=2)) == 4
-    assert (await two.database.page(TaskQuery(SCOPE))).total == 4
+    assert (await two.database.run(reader.page, TaskQuery(SCOPE))).total == 4
 
 
 async def test_one_node_sweeps_at_a_time_and_nothing_is_left(cluster: Cluster, node: ClusterNode) -> None:
@@ -109,8 +110,8 @@ async def test_a_message_that_the_snapshot_does_not_have_survives_compaction(nod
     await node.database.post(row, b"too late for it", None, None, 2)
     await node.append(row, State.COMPLETED, snapshot=b"s", mail=1)
     await node.database.sweep(Sweep(compact_before_ms=NOW + 1))
-    assert await node.database.records(row.number, 0, 9) == []
-    assert await node.database.mail(row.number, 0) == [(2, b"too late for it")]
+    assert await node.database.run(reader.records, row.number, 0, 9) == []
+    assert await node.database.run(reader.mail, row.number, 0) == [(2, b"too late for it")]
 
 
 async def test_numbers_are_reserved_once(cluster: Cluster) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.ports.ownership import Claim, ClaimedTask, TaskClaim
 from dragoman.engine.ports.store import WOKEN, PushState
@@ -178,25 +178,16 @@ async def claim(
     return None if row is None else _claimed_task(row)
 
 
-class Release(NamedTuple):
-    """A claim of a node that is given up, unless its task has begun; with `begun`, also then."""
-
-    node: int
-    task: int
-    epoch: int
-    begun: bool
+async def release(connection: PostgresConnection, node: int, number: int, epoch: int, begun: bool) -> bool:
+    """Give up a claim of a node, unless its task has begun; with `begun`, also then. False when it was not so."""
+    return await connection.fetchval(_RELEASE, node, number, epoch, begun) is not None
 
 
-async def release(connection: PostgresConnection, claim: Release) -> bool:
-    """Give up a claim. False when it was not so."""
-    return await connection.fetchval(_RELEASE, *claim) is not None
-
-
-async def release_many(connection: PostgresConnection, claims: Sequence[Release]) -> list[bool]:
+async def release_many(connection: PostgresConnection, requests: Sequence[tuple[int, int, int, bool]]) -> list[bool]:
     """Give up many claims, each as `release` does."""
-    columns = zip(*claims, strict=True)
+    columns = zip(*requests, strict=True)
     released = {(number, epoch) for number, epoch in await connection.fetch(_RELEASE_MANY, *map(list, columns))}
-    return [(claim.task, claim.epoch) in released for claim in claims]
+    return [(number, epoch) in released for _, number, epoch, _ in requests]
 
 
 async def take(
@@ -261,10 +252,14 @@ async def post(
 
 
 async def take_pushes(connection: PostgresConnection, node: int, limit: int) -> int:
-    """Claim open webhooks that no live node delivers. Returns how many."""
+    """Claim open webhooks that no live node delivers, oldest first, and mark them WOKEN. Returns how many.
+
+    A claim, and whatever else takes a webhook from its node, adds 1 to its `epoch`; one that is stored or replaced
+    has the epoch it comes with. Progress requires node, epoch and `created_ms`. Those of drafts are left alone.
+    """
     return await connection.fetchval(_TAKE_PUSHES, node, limit)
 
 
 async def wake_pushes(connection: PostgresConnection, task_id: str | None, push_id: str | None) -> int:
-    """Wake webhooks that are dead or fail: all, those of a task, or one. Returns how many."""
+    """Make webhooks that are dead or fail WOKEN and nobody's: all, those of a task, or one. Returns how many."""
     return len(await connection.fetch(_WAKE_PUSHES, task_id, push_id))

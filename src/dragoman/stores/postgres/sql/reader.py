@@ -22,14 +22,14 @@ from dragoman.engine.ports.store import (
 )
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.net.postgres import is_missing
+from dragoman.net.postgres import is_missing, is_unstorable
 from dragoman.stores.postgres.grouped_calls import TOO_LARGE
 from dragoman.stores.postgres.sql.partition import day_of, partition_of
 from dragoman.stores.postgres.sql.schema import DRAFT, LISTED, UNFINISHED
 from dragoman.stores.state_numbers import NUMBERS, STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dragoman.net.postgres import PostgresConnection
     from dragoman.stores.postgres.grouped_calls import LargeResult
@@ -75,21 +75,36 @@ SELECT {STORED.replace("p.body", f"CASE WHEN octet_length(p.body) <= {_SMALL} TH
 """
 
 
+async def _find(
+    connection: PostgresConnection, finds_nothing: Callable[[BaseException], bool], query: str, *values: Any
+) -> Sequence[Any]:
+    """The rows of a query: none when it fails because what it asks for cannot be there."""
+    try:
+        return await connection.fetch(query, *values)
+    except Exception as error:
+        if not finds_nothing(error):
+            raise
+        return ()
+
+
 async def task(connection: PostgresConnection, task_id: str) -> StoredTask | None:
     """Read a task by its id; None when there is none, or only a draft."""
-    row = await connection.fetchrow(f"SELECT {STORED} {_FROM} WHERE t.id = $1 AND t.{LISTED}", task_id)
-    return None if row is None else stored_task(row)
+    query = f"SELECT {STORED} {_FROM} WHERE t.id = $1 AND t.{LISTED}"
+    rows = await _find(connection, is_unstorable, query, task_id)
+    return stored_task(rows[0]) if rows else None
 
 
-async def tasks(connection: PostgresConnection, task_ids: Sequence[str]) -> list[StoredTask | LargeResult | None]:
+async def tasks(
+    connection: PostgresConnection, requests: Sequence[tuple[str]]
+) -> list[StoredTask | LargeResult | None]:
     """Many tasks, each as `task` reads it."""
-    rows = await connection.fetch(_TASKS, list(task_ids))
+    rows = await connection.fetch(_TASKS, [task_id for (task_id,) in requests])
     found = {row[1]: TOO_LARGE if row[_SIZE] > _SMALL else stored_task(row) for row in rows}
-    return [found.get(task_id) for task_id in task_ids]
+    return [found.get(task_id) for (task_id,) in requests]
 
 
 async def generations(connection: PostgresConnection, task_ids: Sequence[str]) -> list[tuple[str, int]]:
-    """The generations of many tasks."""
+    """The generations of many tasks, for the poll of the bus."""
     query = f"SELECT t.id, t.generation FROM tasks t WHERE t.id = ANY($1::text[]) AND t.{LISTED}"
     return [(task_id, generation) for task_id, generation in await connection.fetch(query, list(task_ids))]
 
@@ -100,12 +115,7 @@ async def records(connection: PostgresConnection, number: int, after: int, limit
         f"SELECT generation, body FROM {partition_of(day_of(number))} "
         "WHERE task = $1 AND generation > $2 ORDER BY generation LIMIT $3"
     )
-    try:
-        rows = await connection.fetch(query, number, after, limit)
-    except Exception as error:
-        if not is_missing(error):
-            raise
-        return []  # its day was dropped
+    rows = await _find(connection, is_missing, query, number, after, limit)  # its day may have been dropped
     return [Record(generation, body) for generation, body in rows]
 
 
@@ -119,13 +129,8 @@ async def records_of_many(
     found: list[list[Record] | LargeResult] = [[] for _ in requests]
     for day, places in by_day.items():
         numbers, after = [requests[place][0] for place in places], [requests[place][1] for place in places]
-        try:
-            rows = await connection.fetch(_RECORDS_OF_MANY.format(partition_of(day)), numbers, after)
-        except Exception as error:
-            if not is_missing(error):
-                raise
-            continue  # the day was dropped
-        for position, generation, body in rows:
+        query = _RECORDS_OF_MANY.format(partition_of(day))
+        for position, generation, body in await _find(connection, is_missing, query, numbers, after):
             place = places[int(position) - 1]
             records, limit = found[place], requests[place][2]
             if records is TOO_LARGE or len(records) == limit:
@@ -140,7 +145,7 @@ async def records_of_many(
 async def journal(
     connection: PostgresConnection, number: int, after: int, limit: int, budget: int
 ) -> list[JournalRecord]:
-    """The records of a task with the times of their commits, up to `budget` bytes."""
+    """The records of a task with the times of their commits by the database's clock, up to `budget` bytes."""
     query = f"""
 SELECT generation, at_ms, body FROM (
     SELECT generation, at_ms, body, sum(octet_length(body)) OVER (ORDER BY generation) - octet_length(body) AS before
@@ -150,13 +155,7 @@ SELECT generation, at_ms, body FROM (
     ) e
 ) e WHERE before < $4 ORDER BY generation
 """
-    try:
-        rows = await connection.fetch(query, number, after, limit, budget)
-    except Exception as error:
-        if not is_missing(error):
-            raise
-        return []  # its day was dropped
-    return [JournalRecord(*row) for row in rows]
+    return [JournalRecord(*row) for row in await _find(connection, is_missing, query, number, after, limit, budget)]
 
 
 async def notes(connection: PostgresConnection, number: int) -> list[Note]:
@@ -167,20 +166,26 @@ async def notes(connection: PostgresConnection, number: int) -> list[Note]:
     return [Note(generation, kind, body, mail) for generation, kind, body, mail in rows]
 
 
-async def notes_of_many(connection: PostgresConnection, numbers: Sequence[int]) -> list[list[Note] | LargeResult]:
+async def notes_of_many(
+    connection: PostgresConnection, requests: Sequence[tuple[int]]
+) -> list[list[Note] | LargeResult]:
     """The notes of many tasks, each as `notes` reads them."""
-    found: dict[int, list[Note] | LargeResult] = {number: [] for number in numbers}
-    for number, generation, kind, body, mail in await connection.fetch(_NOTES_OF_MANY, list(numbers)):
+    found: dict[int, list[Note] | LargeResult] = {number: [] for (number,) in requests}
+    for number, generation, kind, body, mail in await connection.fetch(_NOTES_OF_MANY, list(found)):
         notes = found[number]
         if body is None or notes is TOO_LARGE or len(notes) == _FEW - 1:
             found[number] = TOO_LARGE
         else:
             notes.append(Note(generation, kind, body, mail))
-    return [found[number] for number in numbers]
+    return [found[number] for (number,) in requests]
+
+
+# Of the queries that thousands of streams make when they are woken together: the one for many, by the one for one.
+GROUPED = {task: tasks, records: records_of_many, notes: notes_of_many}
 
 
 async def mail(connection: PostgresConnection, number: int, after: int) -> list[tuple[int, bytes]]:
-    """The posted messages of a task with a number above `after`, in order."""
+    """The messages that were added to a task with `post`, with their numbers, after number `after`."""
     rows = await connection.fetch(
         "SELECT mail, body FROM notes WHERE task = $1 AND mail > 0 AND mail > $2 ORDER BY mail", number, after
     )
@@ -236,7 +241,7 @@ SELECT s.total, q.* FROM counted s LEFT JOIN LATERAL (
     WHERE {" AND ".join(where)} ORDER BY t.status_ms DESC, t.number DESC LIMIT {parameters.add(query.limit + 1)}
 ) q ON true ORDER BY q.status_ms DESC, q.number DESC
 """
-    rows = await connection.fetch(text, *parameters.values)
+    rows = await _find(connection, is_unstorable, text, *parameters.values)
     if not rows:
         return TaskPage((), more=False, total=0)
     found = (stored_task(row[1:]) for row in map(tuple, rows) if row[1] is not None)
@@ -295,7 +300,10 @@ async def pushes(connection: PostgresConnection, number: int) -> list[Push]:
 
 
 async def undelivered_pushes(connection: PostgresConnection, node: int, *, woken: bool) -> list[tuple[Push, TaskRow]]:
-    """The open webhooks that a node delivers and all dead ones, oldest first; or only those WOKEN of the node."""
+    """The open webhooks that a node delivers and all dead ones, oldest first; or only those WOKEN of the node.
+
+    With their tasks; those of drafts are left out.
+    """
     which = f"w.owner = $1 AND w.state = 0 AND w.due_ms = {WOKEN}" if woken else "(w.state <> 0 OR w.owner = $1)"
     rows = await connection.fetch(f"{_PUSHES} AND {which} ORDER BY w.push", node)
     return [(_push_of(row), task_row(tuple(row)[13:])) for row in rows]
@@ -383,7 +391,7 @@ FROM found s JOIN tasks t ON t.number = s.number LEFT JOIN (
     FROM found f JOIN tasks t ON t.number = f.number JOIN snapshots p ON p.task = f.number
 ) p ON p.task = t.number {newest}
 """.replace("$B", budget)
-    rows = [tuple(row) for row in await connection.fetch(text, *parameters.values)]
+    rows = [tuple(row) for row in await _find(connection, is_unstorable, text, *parameters.values)]
     end = next((place for place, row in enumerate(rows) if row[-1]), query.limit)
     return SearchPage([stored_task(row[:-1]) for row in rows[: min(end, query.limit)]], more=len(rows) > end)
 
@@ -391,9 +399,9 @@ FROM found s JOIN tasks t ON t.number = s.number LEFT JOIN (
 async def counts(connection: PostgresConnection, scopes: ScopeFilter) -> dict[State, int]:
     """How many tasks of these scopes are in each state."""
     parameters = _Parameters()
-    rows = await connection.fetch(
-        "SELECT n.state, sum(n.tasks)::bigint FROM state_counts n JOIN scopes s ON s.scope = n.scope "
-        f"WHERE {_scope_filter(scopes, parameters)} GROUP BY n.state",
-        *parameters.values,
-    )
+    text = f"""
+SELECT n.state, sum(n.tasks)::bigint FROM state_counts n JOIN scopes s ON s.scope = n.scope
+WHERE {_scope_filter(scopes, parameters)} GROUP BY n.state
+"""
+    rows = await _find(connection, is_unstorable, text, *parameters.values)
     return {STATES[state]: tasks for state, tasks in rows if tasks}
