@@ -6,7 +6,11 @@ BASE and NEW are folders that hold `src/dragoman`; NEW is this tree when it is l
 bench/agents/dragoman_agent.py with its own `dragoman serve`, on the first core; the load generator of this tree
 talks HTTP to both. In every round both servers are fresh, and bursts go base, new, new, base, in the next round the
 other way round. A ratio is new divided by base, over the bursts of one round; below 1 the new tree costs less (CPU,
-latency) or does less (rate).
+latency) or does less (rate). Beside the ratio of CPU times stands the 95 % interval of its median, from six rounds on:
+the new tree is slower if even the lower end is above 1.02.
+
+In the case `client` the clients of both trees call the base's server; in the case `mcp` this tree's client calls a tool
+of an MCP server through each tree's bridge.
 """
 
 from __future__ import annotations
@@ -30,10 +34,11 @@ from bench.environments import ROOT
 from bench.job import Job, Outcome
 from bench.plan import generate
 from bench.server import Running, variables
-from bench.stats import ratios, spread
+from bench.stats import ratio_interval, ratios, spread
 from bench.tables import ranged, table
 
 AGENT = ROOT / "bench" / "agents" / "dragoman_agent.py"
+BRIDGE = ROOT / "bench" / "agents" / "dragoman_mcp.py"
 CHUNKS = 100
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
@@ -45,6 +50,9 @@ class Case(Struct, frozen=True):
     name: str
     store: str
     job: Job
+    # The module of a client in a process of its own that calls instead of the load generator.
+    caller: str = ""
+    agent: Path = AGENT
 
 
 _SEND = Job("send", 0, 0, warmup=0.3, exact=True, numbered=True)
@@ -54,7 +62,12 @@ CASES = (
     Case("send-sqlite", "sqlite", _SEND),
     Case("stream-memory", "memory", _STREAM),
     Case("stream-sqlite", "sqlite", _STREAM),
+    Case("client", "memory", msgspec.structs.replace(_SEND, concurrency=8), "bench.callers.dragoman_client"),
+    Case("mcp", "memory", msgspec.structs.replace(_SEND, concurrency=8), "bench.callers.mcp_bridge", BRIDGE),
 )
+# A client that has not answered this long after its time is stuck.
+PATIENCE = 60.0
+SLOWER = 1.02
 
 
 class Total(Struct, frozen=True):
@@ -85,15 +98,20 @@ def order(number: int) -> str:
 
 @contextmanager
 def serving(
-    tree: Path, store: str, folder: Path, options: Sequence[str] = (), environ: Mapping[str, str] | None = None
+    tree: Path,
+    store: str,
+    folder: Path,
+    options: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    agent: Path = AGENT,
 ) -> Generator[Running]:
-    """Serve the agent with the source of a tree. Raises RuntimeError when it does not listen in time.
+    """Serve an agent with the source of a tree. Raises RuntimeError when it does not listen in time.
 
     `options` are for `dragoman serve`, `environ` are variables besides the usual ones.
     """
     port = free_port()
     url = "memory:" if store == "memory" else f"sqlite:///{folder}/tasks.db"
-    command = [sys.executable, "-m", "dragoman", "serve", str(AGENT), "--port", str(port), "--store", url, *options]
+    command = [sys.executable, "-m", "dragoman", "serve", str(agent), "--port", str(port), "--store", url, *options]
     log = folder / "serve.log"
     with log.open("wb") as output:
         variables = {**environment(tree), **(environ or {})}
@@ -152,27 +170,60 @@ def measure(case: Case, base: Path, new: Path, number: int, seconds: float) -> t
     with (
         tempfile.TemporaryDirectory(prefix="versus-base-") as base_folder,
         tempfile.TemporaryDirectory(prefix="versus-new-") as new_folder,
-        serving(base, case.store, Path(base_folder)) as base_server,
-        serving(new, case.store, Path(new_folder)) as new_server,
+        serving(base, case.store, Path(base_folder), agent=case.agent) as base_server,
+        serving(new, case.store, Path(new_folder), agent=case.agent) as new_server,
     ):
         servers = {"b": base_server, "n": new_server}
         for which in order(number):
             server = servers[which]
-            job = msgspec.structs.replace(case.job, port=server.port, pid=server.pid, seconds=seconds)
-            outcomes[which].append(generate(job))
+            if case.name == "client":
+                found = _call(case, base_server, base if which == "b" else new, seconds)
+            elif case.caller:
+                found = _call(case, server, ROOT, seconds)
+                found = msgspec.structs.replace(found, cpu_seconds=found.generator_cpu_seconds)
+            else:
+                found = generate(msgspec.structs.replace(case.job, port=server.port, pid=server.pid, seconds=seconds))
+            outcomes[which].append(found)
     return total(outcomes["b"]), total(outcomes["n"])
 
 
+def _call(case: Case, server: Running, tree: Path, seconds: float) -> Outcome:
+    """One burst by a tree's client. Raises RuntimeError when it breaks."""
+    order = {
+        "module": case.caller,
+        "url": f"http://127.0.0.1:{server.port}",
+        "pid": server.pid,
+        "loop": "asyncio",
+        "seconds": seconds,
+        "warmup": case.job.warmup,
+        "cases": {case.name: {"concurrency": case.job.concurrency, "chunks": 0}},
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.call"],
+        input=msgspec.json.encode(order),
+        capture_output=True,
+        cwd=tree,
+        env=environment(tree),
+        timeout=seconds + PATIENCE,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the client of {tree} broke:\n{done.stderr.decode(errors='replace')[-2000:]}")
+    return msgspec.json.decode(done.stdout, type=dict[str, Outcome])[case.name]
+
+
 def text(found: dict[str, list[tuple[Total, Total]]]) -> str:
-    """The table: medians over the rounds with the smallest and the largest."""
-    head = ["case", "base CPU µs", "new CPU µs", "CPU new/base", "p50 new/base", "rate new/base"]
+    """The table: medians over the rounds with their ranges, that of the CPU ratio being its interval."""
+    head = ["case", "base CPU µs", "new CPU µs", "CPU new/base", "slower", "p50 new/base", "rate new/base"]
     rows: list[list[str]] = []
     for name, rounds in found.items():
         bases, news = [base for base, _ in rounds], [new for _, new in rounds]
         cells = [ranged(spread([one.cpu_us for one in side])) for side in (bases, news)]
-        for what in ("cpu_us", "p50_ms", "rate"):
-            ratio = ratios([getattr(one, what) for one in news], [getattr(one, what) for one in bases])
+        for what, compared in (("cpu_us", ratio_interval), ("p50_ms", ratios), ("rate", ratios)):
+            ratio = compared([getattr(one, what) for one in news], [getattr(one, what) for one in bases])
             cells.append(f"{ratio.median:.3f} ({ratio.low:.3f}–{ratio.high:.3f})")  # noqa: RUF001
+            if what == "cpu_us":
+                cells.append("yes" if ratio.low > SLOWER else "no")
         rows.append([name, *cells])
     return table(head, rows)
 

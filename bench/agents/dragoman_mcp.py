@@ -9,7 +9,7 @@ from typing import Any
 from dragoman import Agent
 from dragoman.server.listen.serve import tune_gc
 
-agent = Agent.from_mcp([sys.executable, "-m", "bench.agents.mcp_echo"])
+agent = Agent.from_mcp([sys.executable, str(Path(__file__).with_name("mcp_echo.py"))])
 
 
 def app(store: str) -> Any:

@@ -19,7 +19,7 @@ from bench.proc import cpu_of_stat
 from bench.results import Results, Scenario
 from bench.scenarios import auth, over_grpc
 from bench.scenarios.blocking import UUID_IDS
-from bench.stats import percentile, ratios, spread
+from bench.stats import percentile, ratio_interval, ratios, spread
 
 from dragoman.testing import served
 
@@ -111,6 +111,12 @@ def test_percentiles_of_few_and_of_no_values() -> None:
 def test_ratios_are_taken_round_by_round() -> None:
     # The second round was disturbed for both: the ratio is the same.
     assert ratios([100.0, 50.0], [10.0, 5.0]).low == ratios([100.0, 50.0], [10.0, 5.0]).high == 10.0
+
+
+@pytest.mark.parametrize(("rounds", "low", "high"), [(5, 1, 5), (6, 1, 6), (8, 1, 8), (9, 2, 8), (20, 6, 15)])
+def test_the_interval_of_a_median_is_that_of_the_sign_test(rounds: int, low: int, high: int) -> None:
+    found = ratio_interval([float(rank) for rank in range(rounds, 0, -1)], [1.0] * rounds)
+    assert (found.low, found.high) == (low, high)
 
 
 def test_cpu_time_is_read_past_a_name_with_parentheses() -> None:
