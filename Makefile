@@ -1,6 +1,10 @@
 # Two commands do everything: `make run` and `make test`. The rest is for those who change Dragoman.
 
 PYTHON ?= python3
+ifneq ($(origin PYTHON),file)
+# pyenv has commands for versions that are not activated, and they only print an error: then the version itself is run.
+override PYTHON := $(or $(shell $(PYTHON) -c 'import sys; print(sys.executable)' 2>/dev/null || python3 tests/pythons.py $(PYTHON)),$(PYTHON))
+endif
 # A Python that is named has an environment of its own: with PYTHON=python3.13 it is .venv-3.13.
 SUFFIX := $(if $(filter file,$(origin PYTHON)),,-$(or $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),none))
 VENV   := .venv$(SUFFIX)

@@ -1,5 +1,7 @@
 """Prints the other versions of Python that this machine has, one path on a line, for `make test-all` and `.ci/run`.
 
+With names such as `python3.13`, it prints where those are: for `make PYTHON=python3.13 …`.
+
 A version is other if it is not the one that runs this script, and if `pyproject.toml` allows it. The PATH is searched,
 and the versions of pyenv.
 """
@@ -52,4 +54,4 @@ def others() -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    print(*others(), sep="\n")
+    print(*(filter(None, map(newest, sys.argv[1:])) if sys.argv[1:] else others()), sep="\n")

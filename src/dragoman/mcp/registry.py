@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from dragoman.clock import Clock
     from dragoman.model.message import Message
 
+# Tasks beyond this number are evicted: ended ones first, oldest first.
+MAX_TASKS = 10_000
+MAX_AGENTS = 1_000
+_WORD = re.compile(r"[a-z0-9]+")
+_MAX_STEM = 40
+# An agent with many tasks evicts its own, not those of other agents.
+MAX_TASKS_PER_AGENT = 2_000
+# A file that was written with higher limits shrinks step by step.
+_EVICTIONS_PER_CHANGE = 2
+
 
 class AgentRecord(Struct, kw_only=True):
     """A registered agent."""
@@ -75,17 +85,6 @@ class Webhook(Struct, kw_only=True):
         """Return the webhook as the tool's result has it."""
         members = ("config_id", "agent_id", "webhook_url", "events", "active")
         return {name: getattr(self, name) for name in members}
-
-
-# Tasks beyond this number are evicted: ended ones first, oldest first.
-MAX_TASKS = 10_000
-MAX_AGENTS = 1_000
-_WORD = re.compile(r"[a-z0-9]+")
-_MAX_STEM = 40
-# An agent with many tasks evicts its own, not those of other agents.
-MAX_TASKS_PER_AGENT = 2_000
-# A file that was written with higher limits shrinks step by step.
-_EVICTIONS_PER_CHANGE = 2
 
 
 class RegistryStore(Protocol):

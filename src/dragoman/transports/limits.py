@@ -21,8 +21,31 @@ if TYPE_CHECKING:
 
     Task = asyncio.Task[Any]
 
+logger = logging.getLogger("dragoman.audit")
+
 # A timeout is counted in this many ticks, so it is noticed up to one tick late.
 TICKS = 4
+# The maximum of lines per second, and of characters of a caller's name.
+MAX_LINES_PER_SECOND = 100
+# The limits that metrics name.
+LIMITS = frozenset(
+    (
+        "body",
+        "caller_memory",
+        "caller_streams",
+        "caller_tasks",
+        "memory",
+        "nesting",
+        "parts",
+        "passwords",
+        "rate",
+        "request_timeout",
+        "streams",
+        "tasks",
+        "values",
+    )
+)
+_MAX_NAME = 200
 
 
 class ArrivalTimer:
@@ -117,30 +140,6 @@ class CpuThrottle:
                 waiter.set_result(None)
                 return
         self._busy = False
-
-
-logger = logging.getLogger("dragoman.audit")
-# The maximum of lines per second, and of characters of a caller's name.
-MAX_LINES_PER_SECOND = 100
-# The limits that metrics name.
-LIMITS = frozenset(
-    (
-        "body",
-        "caller_memory",
-        "caller_streams",
-        "caller_tasks",
-        "memory",
-        "nesting",
-        "parts",
-        "passwords",
-        "rate",
-        "request_timeout",
-        "streams",
-        "tasks",
-        "values",
-    )
-)
-_MAX_NAME = 200
 
 
 class DenialLog:

@@ -138,7 +138,8 @@ def carried_parts(name: str, given: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def carried_status(name: str, status: TaskStatus, task_id: str) -> TaskStatus:
-    message = None if status.message is None else carried_message(name, status.message, f"{task_id}-status")
+    named = f"{task_id}-status{status.timestamp or ''}"
+    message = None if status.message is None else carried_message(name, status.message, named)
     if name != "0.1":
         return replace(status, message=message)
     state = {State.REJECTED: State.FAILED, State.AUTH_REQUIRED: State.INPUT_REQUIRED}.get(status.state, status.state)

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -329,6 +329,43 @@ async def test_a_question_that_was_answered_is_not_taken_for_a_new_one(hosted: A
         foreign.answers["tasks/get"] = {"id": "1", "status": {"state": "completed"}}
         done = await host.ok("send_message", agent_id=agent_id, text="Ada", task_id="1")
         assert done["status"]["state"] == "completed"
+
+
+async def test_two_questions_of_one_millisecond_are_two_questions(hosted: Any, foreign: Any) -> None:
+    def asks(message_id: str, text: str) -> dict[str, Any]:
+        message = {"messageId": message_id, "role": "agent", "parts": [{"kind": "text", "text": text}]}
+        return {
+            "id": "1",
+            "status": {"state": "input-required", "timestamp": "2026-01-01T00:00:00Z", "message": message},
+        }
+
+    foreign.answers["message/send"] = asks("first", "Name?")
+    async with hosted() as host:
+        agent_id = await host.agent(foreign.url)
+        assert (await host.ok("send_message", agent_id=agent_id, text="hi"))["question"] == "Name?"
+        foreign.answers["message/send"] = foreign.answers["tasks/get"] = asks("second", "Town?")
+        asked = await host.ok("send_message", agent_id=agent_id, text="Ada", task_id="1")
+        assert asked["question"] == "Town?"
+
+
+async def test_the_questions_of_an_agent_of_0_1_have_no_ids_and_differ_by_their_times(
+    hosted: Any, foreign: Any
+) -> None:
+    def asks(second: int, text: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        message = {"role": "agent", "parts": [{"type": "text", "text": text}]}
+        status = {"state": "input-required", "timestamp": f"2026-01-01T00:00:0{second}Z", "message": message}
+        return lambda params: {"id": params["id"], "sessionId": "s", "status": status}
+
+    foreign.offers(foreign.url, protocolVersion="0.1.0")
+    foreign.answers["tasks/send"] = asks(1, "Name?")
+    async with hosted() as host:
+        first = await host.ok("send_message", agent_id=await host.agent(foreign.url), text="hi")
+        assert first["question"] == "Name?"
+        foreign.answers["tasks/send"] = foreign.answers["tasks/get"] = asks(2, "Town?")
+        assert (await host.ok("send_message", agent_id=first["agent_id"], text="Ada", task_id=first["id"]))[
+            "question"
+        ] == "Town?"
+        assert "tasks/get" not in foreign.methods()
 
 
 async def test_an_agent_that_stops_later_than_it_says_is_waited_for(hosted: Any, foreign: Any) -> None:

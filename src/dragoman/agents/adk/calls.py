@@ -36,6 +36,10 @@ _QUESTION_ARGUMENTS = {ASKS_INPUT: "input_required", ASKS_AUTH: "auth_required"}
 _MAX_ARGUMENTS = 200
 
 Kind = Literal["confirmation", "credential", "input", "question", "tool"]
+# Key in the conversation's state of the tools without any response, by the waiting task.
+_STATE = "dragoman.adk.open"
+_CANCELED, _PENDING = "canceled", "pending"
+_USER = "user"
 
 
 class PendingCall(Struct, frozen=True, omit_defaults=True):
@@ -145,12 +149,6 @@ def _call_text(name: str, args: Any) -> str:
         return f"{name}()"
     arguments = msgspec.json.encode(args).decode(errors="replace")
     return f"{name}({arguments if len(arguments) <= _MAX_ARGUMENTS else arguments[: _MAX_ARGUMENTS - 1] + '…'})"
-
-
-# Key in the conversation's state of the tools without any response, by the waiting task.
-_STATE = "dragoman.adk.open"
-_CANCELED, _PENDING = "canceled", "pending"
-_USER = "user"
 
 
 class SessionKey(NamedTuple):

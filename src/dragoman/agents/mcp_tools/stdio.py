@@ -54,6 +54,20 @@ _TRAILING_MEMBERS = re.compile(rb"(?:," + _MEMBER + rb")++\}\s*+\Z")
 _TRAILING_MEMBER = re.compile(rb"," + _MEMBER)
 _INVALID = re.compile(r"Invalid JSON: [^\n\[]*[^\n\[ ]")
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]')
+_STDERR_LINES = 8
+_MAX_LOGGED = 2000
+# Messages queued before reading from the program is paused.
+_MAX_QUEUED = 1000
+# Messages delivered to the session before other tasks get a turn.
+_MESSAGES_PER_TURN = 16
+# Maximum bytes of a line: anything longer is not a message, and could fill the memory.
+MAX_LINE = 64_000_000
+# Seconds a slow program may take to read a notification, such as that a call was canceled.
+NOTIFICATION_TIMEOUT = 2.0
+# Seconds a program may take to end after its stdin was closed, and then after SIGTERM.
+GRACE_SECONDS, TERM_SECONDS = 2.0, 2.0
+# Seconds the output of a program that has ended may stay open.
+_OUTPUT_GRACE_SECONDS = 0.5
 
 
 class NotJson(ValueError):
@@ -131,22 +145,6 @@ def truncate_depth(line: bytes) -> bytes | None:
                 copied_to = bracket.start()
             depth -= 1
     return b"".join((*pieces, line[copied_to:])) if pieces and depth == 0 else None
-
-
-_STDERR_LINES = 8
-_MAX_LOGGED = 2000
-# Messages queued before reading from the program is paused.
-_MAX_QUEUED = 1000
-# Messages delivered to the session before other tasks get a turn.
-_MESSAGES_PER_TURN = 16
-# Maximum bytes of a line: anything longer is not a message, and could fill the memory.
-MAX_LINE = 64_000_000
-# Seconds a slow program may take to read a notification, such as that a call was canceled.
-NOTIFICATION_TIMEOUT = 2.0
-# Seconds a program may take to end after its stdin was closed, and then after SIGTERM.
-GRACE_SECONDS, TERM_SECONDS = 2.0, 2.0
-# Seconds the output of a program that has ended may stay open.
-_OUTPUT_GRACE_SECONDS = 0.5
 
 
 class StdioTransport(asyncio.BaseProtocol):

@@ -41,6 +41,13 @@ _REMOTE_LAUNCHERS = {"docker", "podman", "ssh", "kubectl", "flatpak", "bwrap", "
 _SCRIPT_SUFFIXES = {".py", ".js", ".mjs", ".cjs", ".ts", ".tsx", ".sh", ".bash", ".rb", ".pl", ".php", ".lua"}
 # Node also tries these suffixes.
 _NODE_SUFFIXES = (".js", ".cjs", ".mjs", ".json")
+# Variables that every program inherits from the server; its owner names any others.
+INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+# What `TRACEPARENT` may be, and maximum length of the variables about a trace: that of `baggage` in its specification.
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+MAX_TRACE_BYTES = 8192
+# Maximum length of one argument on Linux.
+MAX_ARGUMENT_BYTES = 131_071
 
 
 def split_command(command: str | Sequence[str]) -> list[str]:
@@ -207,15 +214,6 @@ def _parse_limit(name: str, value: Any) -> float:
     if name in ("quiet", "sessions") and not number:
         raise ConfigError(f"limits: {name} must be more than 0")
     return number
-
-
-# Variables that every program inherits from the server; its owner names any others.
-INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-# What `TRACEPARENT` may be, and maximum length of the variables about a trace: that of `baggage` in its specification.
-_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-MAX_TRACE_BYTES = 8192
-# Maximum length of one argument on Linux.
-MAX_ARGUMENT_BYTES = 131_071
 
 
 class ProgramSpec(Struct, frozen=True, kw_only=True):

@@ -107,7 +107,9 @@ def status_from_01(status: Status01, task_id: str) -> TaskStatus:
     Raises:
         InvalidParams: a part of its message is invalid.
     """
-    message = None if status.message is None else message_from_01(status.message, "status.message", f"{task_id}-status")
+    # Messages of 0.1 have no id: the time tells one question of a task from the next.
+    named = f"{task_id}-status{status.timestamp or ''}"
+    message = None if status.message is None else message_from_01(status.message, "status.message", named)
     return TaskStatus(state_of(status.state) or State.UNSPECIFIED, message, status.timestamp)
 
 

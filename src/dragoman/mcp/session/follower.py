@@ -26,11 +26,28 @@ if TYPE_CHECKING:
     from dragoman.client.streams.stream import EventStream
     from dragoman.mcp.registry import Registry, TaskRecord
 
+logger = logging.getLogger("dragoman.mcp")
+
 # How many bytes of one task are accepted from a stream.
 MAX_TASK_BYTES = 32 * 1024 * 1024
 # The pause between two updates of a record: at least so many seconds, and a multiple of what the last one took.
 _MIN_PAUSE = 0.2
 _PAUSE_FACTOR = 10
+SILENT = "Nothing was heard of the task for too long, it is not followed any more: call get_task to see how it is."
+DROPPED = "Too many tasks are under way, this one is not followed any more: call get_task to see how it is."
+# After so many seconds without an event a task is no longer followed.
+IDLE_SECONDS = 3600.0
+# How many tasks are followed, per agent and in all; beyond that the longest idle one is dropped.
+MAX_FOLLOWED_PER_AGENT = 100
+MAX_FOLLOWED = 500
+# How many characters of the text are kept for progress reports.
+_TAIL = 1000
+# How many seconds `close` waits for background work.
+FINISH_SECONDS = 2.0
+# The longest pause between two polls, in seconds.
+_MAX_POLL_PAUSE = 3.0
+OnEvent = Callable[["TaskRecord", "Event"], None]
+OnWebhookRefused = Callable[[str], None]
 
 
 class PendingUpdate:
@@ -80,24 +97,6 @@ class PendingUpdate:
             self._apply(task)
             finished = time.monotonic()
             self._not_before = finished + max(_MIN_PAUSE, _PAUSE_FACTOR * (finished - started))
-
-
-logger = logging.getLogger("dragoman.mcp")
-SILENT = "Nothing was heard of the task for too long, it is not followed any more: call get_task to see how it is."
-DROPPED = "Too many tasks are under way, this one is not followed any more: call get_task to see how it is."
-# After so many seconds without an event a task is no longer followed.
-IDLE_SECONDS = 3600.0
-# How many tasks are followed, per agent and in all; beyond that the longest idle one is dropped.
-MAX_FOLLOWED_PER_AGENT = 100
-MAX_FOLLOWED = 500
-# How many characters of the text are kept for progress reports.
-_TAIL = 1000
-# How many seconds `close` waits for background work.
-FINISH_SECONDS = 2.0
-# The longest pause between two polls, in seconds.
-_MAX_POLL_PAUSE = 3.0
-OnEvent = Callable[["TaskRecord", "Event"], None]
-OnWebhookRefused = Callable[[str], None]
 
 
 class TaskFollower:
@@ -386,10 +385,11 @@ def _same_question(task: Task | None, previous: Task | None) -> bool:
     """True when two tasks certainly ask the same question; False when there is nothing to compare."""
     if task is None or previous is None or task.state is not previous.state:
         return False
+    (message_id, timestamp), (id_before, timestamp_before) = _question_keys(task), _question_keys(previous)
+    if message_id and id_before:
+        return message_id == id_before  # a quick agent asks two questions in one millisecond
     # Some agents have moved the question into the history already: the timestamp still matches.
-    return any(
-        key and key == before for key, before in zip(_question_keys(task), _question_keys(previous), strict=True)
-    )
+    return bool(timestamp) and timestamp == timestamp_before
 
 
 def _question_keys(task: Task) -> tuple[str | None, str | None]:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from dragoman.mcp.tools.context import ToolContext
 
 Json = dict[str, Any]
+TIMEOUT = "Request failed: timeout"
+NOT_YET = "The agent has not answered yet: its task is not known. Try again in a moment."
+# How many characters of an agent's error message are shown.
+_MAX_ERROR = 500
+_MAX_PROGRESS = 300
 
 
 class ToolHandler(Protocol):
@@ -114,12 +119,6 @@ class ToolDefinition:
         )
 
 
-TIMEOUT = "Request failed: timeout"
-NOT_YET = "The agent has not answered yet: its task is not known. Try again in a moment."
-# How many characters of an agent's error message are shown.
-_MAX_ERROR = 500
-
-
 class ToolError(Exception):
     """A tool call failed. The text tells the model why and what to do instead; `detail` has more."""
 
@@ -158,9 +157,6 @@ def short_reason(error: CannotConnect) -> str:
     if isinstance(error, TimedOut) or "timed out" in text:
         return "timeout"
     return one_line(str(error)[:_MAX_ERROR])
-
-
-_MAX_PROGRESS = 300
 
 
 class ToolInvocation:

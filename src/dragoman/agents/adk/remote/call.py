@@ -35,8 +35,18 @@ if TYPE_CHECKING:
     from dragoman.model.event import ArtifactUpdate, StatusUpdate
     from dragoman.model.message import Message
 
+logger = logging.getLogger("dragoman.adk")
+
 # Bounds a remote description, which is part of every prompt.
 _MAX_DESCRIPTION = 1024
+# How long a canceled run waits for the cancellation of its remote task.
+CANCEL_TIMEOUT = 5.0
+# Number of recent tasks that are searched for the one of a message.
+_SEARCH_LIMIT = 20
+# Maximum poll interval where a task cannot be streamed.
+_MAX_POLL_SECONDS = 1.0
+# Keeps references: a caller that is canceled again does not wait for the cancellation.
+_cancellations: set[asyncio.Task[None]] = set()
 
 
 class RemoteClients:
@@ -115,18 +125,6 @@ class RemoteClients:
 
 def _one_line(text: str) -> str | None:
     return " ".join(text.split())[:_MAX_DESCRIPTION] or None
-
-
-logger = logging.getLogger("dragoman.adk")
-
-# How long a canceled run waits for the cancellation of its remote task.
-CANCEL_TIMEOUT = 5.0
-# Number of recent tasks that are searched for the one of a message.
-_SEARCH_LIMIT = 20
-# Maximum poll interval where a task cannot be streamed.
-_MAX_POLL_SECONDS = 1.0
-# Keeps references: a caller that is canceled again does not wait for the cancellation.
-_cancellations: set[asyncio.Task[None]] = set()
 
 
 class TaskLost(DragomanError):

@@ -40,9 +40,18 @@ if TYPE_CHECKING:
     from dragoman.client.event import Event as ClientEvent
     from dragoman.client.streams.stream import EventStream
 
+logger = logging.getLogger("dragoman.adk")
+
 _MAX_NAME = 200
 # A "user:" prefix would store the file for the user instead of the session.
 _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f:/\\]+")
+ERROR = "remote_agent_error"
+_ENDINGS = {
+    State.FAILED: "remote agent failed",
+    State.REJECTED: "remote agent rejected the request",
+    State.CANCELED: "remote agent canceled the task",
+}
+_QUESTION, _LOGIN = "input required", "authentication required"
 
 
 def join_texts(parts: Iterable[Part], separator: str = "") -> tuple[Part, ...]:
@@ -68,17 +77,6 @@ def file_name(part: Part, otherwise: str) -> str:
     """Return a safe file name, scoped to the session."""
     name = _NOT_IN_NAMES.sub("_", (part.filename or otherwise).rsplit("/", 1)[-1]).strip(" ._")
     return name[:_MAX_NAME] or "file"
-
-
-logger = logging.getLogger("dragoman.adk")
-
-ERROR = "remote_agent_error"
-_ENDINGS = {
-    State.FAILED: "remote agent failed",
-    State.REJECTED: "remote agent rejected the request",
-    State.CANCELED: "remote agent canceled the task",
-}
-_QUESTION, _LOGIN = "input required", "authentication required"
 
 
 class RemoteEvents:
