@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.engine import shielded
 from dragoman.engine.call import CallContext
 from dragoman.model.operation import GetPushConfigRequest
 from dragoman.stores.sqlite.store import SqliteStore
@@ -25,7 +26,8 @@ async def give_up(work: Any, turns: int) -> None:
 
 
 async def until_written(world: Any, task: Any) -> None:
-    """Wait for the commits so far: another one comes after them."""
+    """Wait for the work that goes on without its caller, and for one commit more."""
+    await asyncio.gather(*shielded._running, return_exceptions=True)
     await world.hook(task, "https://hooks.example.com/other", id="other")
 
 
