@@ -217,16 +217,18 @@ class Service:
     ) -> OperationResult:
         """Wait for the task of an accepted message as its caller wants."""
         configuration = request.configuration
-        if configuration.return_immediately:
-            await live.wait_opened()
-        else:
+        if not configuration.return_immediately:
             await live.wait_settled()
             if live.error is not None and accepted.task is None and not accepted.repeat:
                 raise live.error  # this caller has no task yet
+        elif accepted.task is None:
+            await live.wait_opened()
         if live.reply is not None:
             return OperationResult(live.reply, live.row.origin, accepted.repeat)
-        # A settled task is durable; one that is still working may have events that are not.
-        task = await self._tasks.durable_task(live, None) if configuration.return_immediately else live.task()
+        # A settled task is durable, and so is one that a message was added to. A new one may have events that are not.
+        task = live.task()
+        if configuration.return_immediately:
+            task = accepted.task or await self._tasks.durable_task(live, None)
         if self._tasks.sharing is not None and not has_message(task, request.message.message_id):
             # It was posted to the task, and its run has not read it yet.
             task = await self._tasks.durable_task(None, await self._store.task(live.id))

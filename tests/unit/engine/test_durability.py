@@ -202,6 +202,35 @@ async def test_get_and_list_never_show_what_is_not_committed(start: Any, held_st
     assert (await listing).tasks[0].state is State.COMPLETED
 
 
+async def test_a_store_that_takes_no_writes_keeps_no_reader_waiting(
+    start: Any, held_store: Any, clock: Any, turns: Any
+) -> None:
+    gate = Gate()
+    engine = await start(gate.run, store=held_store)
+    task = await engine.begin()
+    held_store.holding = True
+    gate.open.set()
+    await turns()
+    getting = asyncio.create_task(engine.get(task))
+    await clock.advance(6)
+    assert (await getting).state is State.WORKING
+
+
+async def test_an_answer_without_waiting_needs_no_commit_but_its_own(start: Any, held_store: Any, turns: Any) -> None:
+    async def run(ctx: Any) -> Any:
+        yield "done" if ctx.text == "end" else Ask("?")
+
+    engine = await start(run, store=held_store)
+    task = await engine.send("ask")
+    held_store.holding = True
+    answering = engine.sending("end", task=task, wait=False)
+    await turns()
+    assert not answering.done()
+    held_store.release(1)
+    assert (await answering).state is State.WORKING
+    assert held_store.events > 0
+
+
 async def test_a_message_is_not_shown_before_it_is_stored(start: Any, held_store: Any, turns: Any) -> None:
     engine = await start(Gate().run, store=held_store)
     task = await engine.send(wait=False)

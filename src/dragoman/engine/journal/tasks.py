@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from dragoman.clock import wait
 from dragoman.engine.journal.live import LiveTask
 from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.replay import JournalCompacted, Replay, RunHistory, read_run_history
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import Scope, Store, StoredTask, TaskRow
 
 ELSEWHERE = "the task is being worked on elsewhere: try again"
+# How long a caller waits for the commit of a task's last events.
+COMMIT_TIMEOUT = 5.0
 
 
 class Tasks:
@@ -140,18 +144,23 @@ class Tasks:
     async def durable_task(self, live: LiveTask | None, stored: StoredTask | None) -> Task:
         """Return a live or stored task with all its events so far, once they are durable.
 
+        A store that takes no writes for some seconds is not waited for: the task is returned as it is stored.
+
         Raises:
             ServerError: the store refused a write of the live task, or the server is stopping.
             InternalError: records of the stored task are missing.
         """
         if live is not None and not live.unloaded:
             task = live.task()
+            durable = asyncio.ensure_future(live.wait_durable())
             try:
-                await live.wait_durable()
+                if await wait(self.clock, durable, COMMIT_TIMEOUT):
+                    durable.result()
+                    return task
             except OwnershipLost:  # it goes on elsewhere
-                stored = None
-            else:
-                return task
+                pass
+            finally:
+                durable.cancel()
         if live is not None:
             stored = await self.store.task(live.id)
         if stored is None:
