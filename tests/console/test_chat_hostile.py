@@ -43,8 +43,12 @@ async def check(page: Page) -> None:
     ), "something covers the field"
 
 
-async def see_end(page: Page) -> None:
-    """Wait until the newest turn has ended."""
+async def say_to_the_end(page: Page, text: str) -> None:
+    """Send a message, and wait until the turn that it begins has ended."""
+    turns = page.get_by_role("article", name="Turn")
+    before = await turns.count()
+    await say(page, text)
+    await expect(turns).to_have_count(before + 1)
     await expect(turn(page).locator("footer")).to_contain_text(re.compile("completed|failed|rejected"), timeout=60_000)
 
 
@@ -52,8 +56,7 @@ async def test_hostile_words_of_an_agent_are_words(visit: Any, hostile: ServedCo
     page = await open_chat(visit, hostile, "hostile")
     for key in ("script", "img-onerror", "link-javascript", "image-tracker", "css-injection", "right-to-left"):
         with subtests.test(key):
-            await say(page, key)
-            await see_end(page)
+            await say_to_the_end(page, key)
             await check(page)
     await expect(page.get_by_text("<script>pwned(1)</script>", exact=True)).to_be_visible()
 
@@ -68,8 +71,7 @@ async def test_texts_in_a_chat_are_data(visit: Any, hostile: ServedConsole, subt
             await page.evaluate("() => { location.hash = '#/agents/hostile/chat' }")
             await expect(page.get_by_role("article", name="Turn")).to_have_count(0)
         with subtests.test(key):
-            await say(page, key)
-            await see_end(page)
+            await say_to_the_end(page, key)
             await check(page)
 
 
@@ -80,8 +82,7 @@ async def test_no_text_keeps_the_page_busy(visit: Any, hostile: ServedConsole, s
         with subtests.test(key):
             page = await open_chat(visit, hostile, "hostile")
             async with cpu_tasks(page) as tasks:
-                await say(page, key)
-                await see_end(page)
+                await say_to_the_end(page, key)
             assert tasks[0] < 100, tasks[:5]
             await page.context.close()
 
@@ -99,8 +100,7 @@ async def test_files_data_and_names_in_a_chat_are_data(
         await choose(page, skill)
         for key in keys:
             with subtests.test(key, skill=skill):
-                await say(page, key)
-                await see_end(page)
+                await say_to_the_end(page, key)
                 await check(page)
 
 
@@ -115,8 +115,7 @@ async def test_files_are_saved_under_harmless_names(visit: Any, hostile: ServedC
         "name-empty": "file.txt",
     }.items():
         with subtests.test(key):
-            await say(page, key)
-            await see_end(page)
+            await say_to_the_end(page, key)
             async with page.expect_download() as download:
                 await turn(page).get_by_role("button", name="Download").click()
             assert (await download.value).suggested_filename == name
