@@ -169,7 +169,10 @@ async def test_a_task_is_submitted_while_its_session_is_made_and_working_afterwa
     bench.deps.create_session = create
     sending = asyncio.create_task(bench.send())
     await asked.wait()
-    [task_id] = _TASKS_BY_LOOP.tasks().registry._entries
+    async with asyncio.timeout(10):
+        while not (entries := _TASKS_BY_LOOP.tasks().registry._entries):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    [task_id] = entries
     task = await handle_task_get(task_id)
     assert task is not None
     assert task["state"] == "submitted"
