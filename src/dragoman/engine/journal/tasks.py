@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dragoman.clock import wait
 from dragoman.engine.journal.live import LiveTask
 from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.replay import JournalCompacted, Replay, RunHistory, read_run_history
@@ -152,15 +150,12 @@ class Tasks:
         """
         if live is not None and not live.unloaded:
             task = live.task()
-            durable = asyncio.ensure_future(live.wait_durable())
             try:
-                if await wait(self.clock, durable, COMMIT_TIMEOUT):
-                    durable.result()
-                    return task
-            except OwnershipLost:  # it goes on elsewhere
+                await live.wait_durable(seconds=COMMIT_TIMEOUT)
+            except (OwnershipLost, TimeoutError):  # it goes on elsewhere, or the store takes no writes now
                 pass
-            finally:
-                durable.cancel()
+            else:
+                return task
         if live is not None:
             stored = await self.store.task(live.id)
         if stored is None:

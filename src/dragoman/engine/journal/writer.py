@@ -276,18 +276,27 @@ class TaskWriter:
         if self._abandoned:
             raise ServerError(STOPPING)
 
-    async def wait_durable(self, generation: int | None = None) -> None:
+    async def wait_durable(self, generation: int | None = None, *, seconds: float | None = None) -> None:
         """Wait until `generation` is durable, by default everything so far, notes included.
 
         Raises:
             ServerError: the store refused a write, or the server is stopping.
+            TimeoutError: it has taken more than `seconds`.
         """
         if self.broken or self._abandoned:
             self._check()
         notes = self._notes_queued if generation is None else 0
         target = generation if generation is not None else 0 if self.draft else self.folding.generation
         if self.committed < target or self._notes_durable < notes:
-            await self._wait(target, notes)
+            future = self._wait(target, notes)
+            if seconds is None:
+                await future
+                return
+            timer = self._clock.call_later(seconds, lambda: future.done() or future.set_exception(TimeoutError()))
+            try:
+                await future
+            finally:
+                timer.cancel()
 
     async def wait_settled(self) -> None:
         """Wait until the task has ended or paused, and that is durable. A bare reply ends it too.
