@@ -129,9 +129,10 @@ async def test_thousands_of_changes_are_a_few_payloads_and_none_is_too_long(empt
         for generation in range(1, 11):
             for task_id in ids:
                 here.bus.notify(task_id, generation)
-        await until(lambda: len(there.foreign) >= len(ids) and payloads and f'"{ids[-1]}"' in payloads[-1])
+        # The processes may still greet each other: those payloads name no task.
+        await until(lambda: len(there.foreign) >= len(ids) and any(f'"{ids[-1]}"' in payload for payload in payloads))
         assert there.foreign == ids  # each once, although each was notified ten times
-        sizes = [len(payload.encode()) for payload in payloads]
+        sizes = [len(payload.encode()) for payload in payloads if not payload.endswith(",[]]")]
         assert max(sizes) < 8000
         assert sum(sizes) / len(sizes) > 0.9 * MAX_PAYLOAD
 
