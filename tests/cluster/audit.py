@@ -207,18 +207,18 @@ class Effects:
     def begin(self, node: Any, ctx: Any, agent: Any, *, restartable: bool) -> _Run:
         """The agent's code begins."""
         live = ctx._live
-        run = _Run(node, live.id, live.row.number, live.epoch, (live.row.scope.agent, live.context_id))
+        run = _Run(node, live.row.id, live.row.number, live.claim.epoch, (live.row.scope.agent, live.row.context_id))
         # Only a takeover counts as an attempt, and no claim starts two runs.
         claim = self._audit.claims.get((run.number, run.epoch))
-        key = (live.id, len(ctx.answers), 0 if not restartable or (claim and claim.counts) else run.epoch)
+        key = (live.row.id, len(ctx.answers), 0 if not restartable or (claim and claim.counts) else run.epoch)
         self.starts[key] += 1
         starts = self.starts[key]
         if starts > (ATTEMPTS if restartable else 1):
-            self._audit.report(f"the run of task {live.id} has begun {starts} times", run.number)
+            self._audit.report(f"the run of task {live.row.id} has begun {starts} times", run.number)
         self.check_claim(run)
         home = self._homes.setdefault(run.context, node.name) if agent.pinned else node.name
         if home != node.name:
-            self._audit.report(f"task {live.id} runs on another node than its context", run.number)
+            self._audit.report(f"task {live.row.id} runs on another node than its context", run.number)
         # A run whose task was canceled elsewhere may not have learned of that yet, whether it ends or begins.
         if not agent.parallel and self._is_valid(run):
             for other in self._active:

@@ -100,8 +100,8 @@ class ScriptedAgent:
             await ctx.artifact("beside")
         elif step == "listen":
             await sleep(ctx.clock, 0.5)
-            while ctx._live.followups:
-                ctx._live.followups.popleft()
+            while ctx._live.follow_ups:
+                ctx._live.follow_ups.pop()
         elif step == "fail":
             raise Failed("as the script says")
         else:

@@ -10,7 +10,7 @@ from cluster.machine import Cluster
 from cluster.node import SETTINGS, SimulatedNode
 from cluster.test_several_nodes import scene, state
 
-from dragoman.engine.journal.writer import STOPPING
+from dragoman.engine.journal.durability import STOPPING
 from dragoman.engine.ports.store import TaskRow
 from dragoman.model.error import ServerError
 from dragoman.model.state import State

@@ -21,7 +21,7 @@ from dragoman.engine.ports.agent import Plan
 from dragoman.engine.ports.store import Scope, Write
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.card import AgentExtension
-from dragoman.model.error import A2AError
+from dragoman.model.error import A2AError, ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.message import Message
 from dragoman.model.operation import CancelTaskRequest, GetTaskRequest, SendMessageConfiguration, SendMessageRequest
@@ -169,7 +169,7 @@ class Journals(RuleBasedStateMachine):
         workers = list(runner._workers)
         # What a dead process does not do: put away, fail, or tell anybody.
         for live in list(self.service._tasks.live.values()):
-            live._abandoned = True
+            live.durability.stop(lambda: ServerError("the process is gone"))
         runner._queues.clear()
         for worker in workers:
             worker.cancel()

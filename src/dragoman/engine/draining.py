@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dragoman.clock import wait
-from dragoman.engine.journal.writer import STOPPING
+from dragoman.engine.journal.durability import STOPPING
 from dragoman.model.error import ServerError
 
 if TYPE_CHECKING:

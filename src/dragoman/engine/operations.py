@@ -114,7 +114,7 @@ class Service:
             self._inbox = Inbox(*inbox_parts)
         self._resumption = Resumption(agent.name, tasks, locks, self._inbox.go_on)
         self._watch = ForeignWatch(agent, tasks, self._resumption)
-        self.canceler = TaskCanceler(agent, tasks, locks, self.runner.task_log)
+        self.canceler = TaskCanceler(agent, tasks, locks, self.runner.run_log)
         self._follower = Follower(store, bus, self._tasks.live.get, settings.heartbeat)
         self._store = store
         self._draining = Draining(agent.name, runner, self._keeper, ownership, clock)
@@ -218,20 +218,20 @@ class Service:
         """Wait for the task of an accepted message as its caller wants."""
         configuration = request.configuration
         if not configuration.return_immediately:
-            await live.wait_settled()
-            if live.error is not None and accepted.task is None and not accepted.repeat:
-                raise live.error  # this caller has no task yet
+            await live.durability.wait_settled()
+            if live.outcome.error is not None and accepted.task is None and not accepted.repeat:
+                raise live.outcome.error  # this caller has no task yet
         elif accepted.task is None:
-            await live.wait_opened()
-        if live.reply is not None:
-            return OperationResult(live.reply, live.row.origin, accepted.repeat)
+            await live.wait_durable(1)
+        if live.outcome.reply is not None:
+            return OperationResult(live.outcome.reply, live.row.origin, accepted.repeat)
         # A settled task is durable, and so is one that a message was added to. A new one may have events that are not.
         task = live.task()
         if configuration.return_immediately:
             task = accepted.task or await self._tasks.durable_task(live, None)
         if self._tasks.sharing is not None and not has_message(task, request.message.message_id):
             # It was posted to the task, and its run has not read it yet.
-            task = await self._tasks.durable_task(None, await self._store.task(live.id))
+            task = await self._tasks.durable_task(None, await self._store.task(live.row.id))
         length = configuration.history_length
         return OperationResult(
             task if length is None else truncate_history(task, length), live.row.origin, accepted.repeat
@@ -265,11 +265,11 @@ class Service:
         if accepted.reply is not None:
             return Stream(single(Record.of(0, accepted.reply), on_end), accepted.row.origin, accepted.repeat)
         if live is not None and await self._is_opened_here(live):
-            if live.draft_error is not None and accepted.task is None and not accepted.repeat:
-                raise live.draft_error
-            if live.reply is not None:
-                return Stream(single(Record.of(0, live.reply), on_end), live.row.origin, accepted.repeat)
-        elif live is not None and await self._store.task(live.id) is None:
+            if live.outcome.draft_error is not None and accepted.task is None and not accepted.repeat:
+                raise live.outcome.draft_error
+            if live.outcome.reply is not None:
+                return Stream(single(Record.of(0, live.outcome.reply), on_end), live.row.origin, accepted.repeat)
+        elif live is not None and await self._store.task(live.row.id) is None:
             raise ServerError(ELSEWHERE, retryAfter="1")  # another process has its draft, or has answered it
         length = request.configuration.history_length
         task = accepted.task
@@ -280,7 +280,7 @@ class Service:
             task = await self._tasks.durable_task(live, stored)
         if task is not None:
             # The text comes once more only if the task closes so, whoever answers.
-            if call.closing == "whole" and live is not None and live.closing == "whole" and not accepted.repeat:
+            if call.closing == "whole" and live is not None and live.form.closing == "whole" and not accepted.repeat:
                 task = with_empty_artifacts(task)
             batches = self._follower.follow_from_snapshot(
                 accepted.row, truncate_history(task, length), ends_on_input_required=True, slot=slot, on_end=on_end
@@ -344,7 +344,7 @@ class Service:
         tasks: list[Task] = []
         for stored in page.tasks:
             live = self._tasks.live_of(stored)
-            task = await self._tasks.durable_task(None if live is None or live.broken else live, stored)
+            task = await self._tasks.durable_task(None if live is None or live.phase.is_broken else live, stored)
             task = truncate_history(self.runner.hide_unfinished(task), request.history_length)
             task = task if request.include_artifacts else structs.replace(task, artifacts=())
             # The store's limit counts snapshots only: a working task may be far larger by now.
@@ -376,7 +376,7 @@ class Service:
     def is_running(self, task_id: str) -> bool:
         """True while a run of the task is executing or queued."""
         live = self._tasks.live.get(task_id)
-        return live is not None and not live.over
+        return live is not None and not live.phase.is_over
 
     async def subscribe(
         self,
@@ -396,7 +396,7 @@ class Service:
         slot = self._admit_stream(caller)
         scope = self._admit(call, request.tenant)
         row, live, stored = await self._tasks.find(scope, request.id)
-        state = live.state if live else row.state
+        state = live.row.state if live else row.state
         resumable = after is not None and 0 <= after <= row.generation
         if after is not None and resumable and state.final:
             resumable = after < row.generation and await self._has_records(row, live, after)
@@ -489,7 +489,7 @@ class Service:
     async def _is_opened_here(self, live: LiveTask) -> bool:
         """Wait until the task is durable. False when it goes on in another process."""
         try:
-            await live.wait_opened()
+            await live.wait_durable(1)
         except OwnershipLost:
             return False
         return True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dragoman.engine.journal.writer import unavailable
+from dragoman.engine.journal.durability import unavailable
 from dragoman.engine.ports.store import Push, PushState, Write
 from dragoman.model.error import InvalidParams, Overloaded, ServerError, TaskGenerationMismatch, TaskNotFound
 from dragoman.model.ids import check_id, new_id

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman import Agent
+from dragoman.engine.journal.durability import MAX_AHEAD_BYTES, MAX_AHEAD_EVENTS
 from dragoman.engine.journal.replay import Replay, messages_by_generation
-from dragoman.engine.journal.writer import MAX_AHEAD_BYTES, MAX_AHEAD_EVENTS
 from dragoman.model.error import ServerError
 from dragoman.model.record import Folding
 from dragoman.model.state import State

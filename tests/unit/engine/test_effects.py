@@ -10,6 +10,7 @@ import pytest
 
 from dragoman import Agent, Context, Failed
 from dragoman.engine.call import CallContext
+from dragoman.engine.journal.phase import Phase
 from dragoman.engine.quota import Lease, MemoryQuota
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import TaskNotFound
@@ -506,7 +507,7 @@ async def test_what_waits_for_its_conversation_is_on_the_disk_and_not_in_memory(
     await turns()
     for task in waiting:
         live = engine.service._tasks.live[task.id]
-        assert (live.unloaded, live.folding.history, len(live._window)) == (True, [], 0)
+        assert (live.phase, live.folding.history, live.durability.window_bytes) == (Phase.UNLOADED, [], 0)
         assert await engine.get(task) == task  # with its message
     assert (await engine.list()).total_size == 4
     # One is canceled, one gets another message, and they are what they were.
@@ -528,7 +529,7 @@ async def test_what_waits_after_a_restart_is_on_the_disk_too(start: Any, disk: A
     await turns()
     after = await start(work.agent, store=await crash(engine))
     await turns()
-    assert [after.service._tasks.live[task.id].unloaded for task in waiting] == [True, True]
+    assert [after.service._tasks.live[task.id].phase for task in waiting] == [Phase.UNLOADED] * 2
     work.go_on.set()
     await after.until_state(waiting[1], State.COMPLETED)
     assert work.calls == ["first", "first", f"0 {text}", f"1 {text}"]
@@ -544,7 +545,7 @@ async def test_what_is_small_or_in_a_store_without_a_disk_stays_where_it_is(
         await turns()
         waiting = await engine.send(text, context="c", wait=False)
         await turns()
-        assert not engine.service._tasks.live[waiting.id].unloaded
+        assert engine.service._tasks.live[waiting.id].phase is not Phase.UNLOADED
         work.go_on.set()
         await first
         await engine.until_state(waiting, State.COMPLETED)

@@ -12,7 +12,7 @@ from support.login_link import handle_of, link
 
 from dragoman import Agent
 from dragoman.engine.call import CallContext
-from dragoman.engine.journal.writer import MAX_WINDOW_EVENTS
+from dragoman.engine.journal.durability import MAX_WINDOW_EVENTS
 from dragoman.engine.ports.store import Sweep
 from dragoman.engine.settings import EngineSettings
 from dragoman.model.error import ServerError, UnsupportedOperation

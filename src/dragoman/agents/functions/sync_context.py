@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from dragoman.engine.journal.writer import STOPPING
+from dragoman.engine.journal.durability import STOPPING
 from dragoman.model.error import ServerError
 
 if TYPE_CHECKING:

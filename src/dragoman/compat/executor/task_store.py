@@ -12,8 +12,8 @@ from dragoman.clock import SystemClock, milliseconds
 from dragoman.compat.executor.result import NOT_FOUND
 from dragoman.compat.executor.types import Task
 from dragoman.dialects.table import V0_3
+from dragoman.engine.journal.durability import UNAVAILABLE
 from dragoman.engine.journal.tasks import Tasks
-from dragoman.engine.journal.writer import UNAVAILABLE
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.ports.store import Scope, TaskRow, Write
 from dragoman.model.error import ServerError

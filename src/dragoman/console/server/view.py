@@ -188,9 +188,9 @@ def _runs(services: Sequence[Service]) -> Iterator[tuple[str, Run]]:
 def _show_run(agent: str, run: Run) -> dict[str, Any]:
     live = run.live
     return {
-        "id": live.id,
+        "id": live.row.id,
         "agent": agent,
-        "contextId": live.context_id,
+        "contextId": live.row.context_id,
         "skill": run.skill,
         "since": timestamp(run.began_ms) if run.began_ms else None,
     }

@@ -112,7 +112,7 @@ class Inbox:
         target = None if task_id is None else live_tasks.get(task_id)
         if target is not None and target.row.scope != scope:
             target = None  # another caller's: the quota must not reveal that it exists
-        starts_run = target is None or target.state.waiting
+        starts_run = target is None or target.row.state.waiting
         if starts_run:  # a follow-up to a working task starts no run
             quota.reserve(caller, len(live_tasks) if target is None else 0)
         try:
@@ -163,7 +163,7 @@ class Inbox:
         """Count an accepted message for its caller, until the run that got it ends."""
         # The live task whose run got the message; None for a repeat, or when the run has ended already.
         live = accepted.live
-        if live is not None and (accepted.repeat or self._tasks.live.get(live.id) is not live):
+        if live is not None and (accepted.repeat or self._tasks.live.get(live.row.id) is not live):
             live = None
         if starts_run:
             self._quota.start_run(live, caller)
@@ -262,8 +262,8 @@ class Inbox:
             return self._create(scope, call, request, dedupe_key, caller)
         async with self._locks.hold(task_id):
             current = self._tasks.live.get(task_id)
-            if current is not None and current.draft:  # wait until it is either a task or answered without one
-                await current.wait_opened()
+            if current is not None and current.phase.is_draft:  # wait until it is either a task or answered without one
+                await current.wait_durable(1)
             try:
                 row, live, stored = await self._tasks.find(scope, task_id)
             except TaskNotFound:
@@ -271,10 +271,10 @@ class Inbox:
                     raise
                 return await self._create_with_id(scope, call, request, dedupe_key, caller)
             self._check_can_accept(request, row, live)
-            if live is not None and not live.state.waiting:
+            if live is not None and not live.row.state.waiting:
                 return await self._deliver(live, request.message, dedupe_key)
             if live is not None:  # it has just paused and its run is still being released
-                await live.wait_settled()
+                await live.durability.wait_settled()
                 stored = await self._tasks.store.task(task_id)
             if stored is None:
                 raise TaskNotFound(taskId=task_id)
@@ -286,7 +286,7 @@ class Inbox:
         context_id = request.message.context_id
         if context_id is not None and context_id != row.context_id:
             raise InvalidParams("contextId is not the context of this task", field="message.contextId")
-        if (live.state if live else row.state).final:
+        if (live.row.state if live else row.state).final:
             raise UnsupportedOperation("the task has ended: it takes no more messages", taskId=row.id)
         expected = request.configuration.if_generation_match
         current = live.folding.generation if live else row.generation
@@ -307,7 +307,7 @@ class Inbox:
         task_id = request.new_task_id or ""
         exists = await self._tasks.store.task(task_id) is not None
         live = self._tasks.live.get(task_id)
-        if exists or (live is not None and live.reply is None):
+        if exists or (live is not None and live.outcome.reply is None):
             raise InvalidParams("this id cannot be used: choose another", field="id")
         return self._create(scope, call, request, dedupe_key, caller)
 
@@ -376,13 +376,13 @@ class Inbox:
 
     async def _deliver(self, live: LiveTask, message: Message, dedupe_key: DedupeKey | None) -> AcceptedMessage:
         await self._tasks.reload(live)
-        runs = not live.state.waiting
-        message = structs.replace(message, task_id=live.id, context_id=live.folding.context_id)
+        runs = not live.row.state.waiting
+        message = structs.replace(message, task_id=live.row.id, context_id=live.folding.context_id)
         note_durable = live.note("message", encode(message), history_message=message, dedupe_key=dedupe_key)
         task = live.task()
         if dedupe_key is not None:
-            self.deduplicator.add(dedupe_key, live.id)
-        live.deliver(message)
+            self.deduplicator.add(dedupe_key, live.row.id)
+        live.follow_ups.add(message)
         await note_durable
         return AcceptedMessage(live.row, live if runs else None, task)
 
@@ -436,14 +436,14 @@ class Inbox:
         task = live.task()
         if dedupe_key is not None:
             self.deduplicator.add(dedupe_key, row.id)
-        if self._tasks.sharing is not None and live.claim is not None and not self._runner.may_run_here():
+        if self._tasks.sharing is not None and not self._runner.may_run_here():
             try:
                 await live.wait_durable(task.generation)
             finally:
                 self._tasks.ownership.release(live.claim)
             return AcceptedMessage(live.row, None, task)
         if history.undelivered:  # what came while it waited for a login is read as if it came now
-            live.followups.extend(history.followups[-history.undelivered :])
+            live.follow_ups.add(*history.followups[-history.undelivered :])
             history = history._replace(followups=history.followups[: -history.undelivered])
         ctx = self._runner.build_context(live, call, message, history, metadata, answer=message)
         task_trace = history.call(row).trace or None
@@ -460,7 +460,7 @@ class Inbox:
         try:
             yield
         except asyncio.CancelledError:
-            if self._tasks.live.get(live.id) is live:
+            if self._tasks.live.get(live.row.id) is live:
                 self._quota.recover((live,))
             raise
 

@@ -96,9 +96,9 @@ class Resumption:
 
     async def _find_waiting(self, task_id: str) -> StoredTask | None:
         live = self._tasks.live.get(task_id)
-        if live is not None and live.state.waiting:  # it has just paused and its run is still being released
+        if live is not None and live.row.state.waiting:  # it has just paused and its run is still being released
             with suppress(OwnershipLost):
-                await live.wait_settled()
+                await live.durability.wait_settled()
         stored = await self._tasks.store.task(task_id)
         if stored is None or stored.row.scope.agent != self._agent or not stored.row.state.waiting:
             return None

@@ -94,12 +94,12 @@ class SharedInbox(Inbox):
                 raise InvalidParams("this id cannot be used: choose another", field="id")
             return await self._create_shared(scope, call, request, dedupe_key, caller)
         row, live, stored = found
-        if live is not None and live.ended and not had_ended:  # only now: another process may have been faster
-            return None
+        if live is not None and live.phase.has_ended and not had_ended:
+            return None  # it ended only now: another process may have been faster
         self._check_can_accept(request, row, live)
-        if live is not None and live.state.waiting:  # it has just paused and its run is still being released
+        if live is not None and live.row.state.waiting:  # it has just paused and its run is still being released
             with suppress(OwnershipLost):
-                await live.wait_settled()
+                await live.durability.wait_settled()
             if not row.state.waiting:
                 return None
         if row.state.waiting and not await self._waits_for_login(row):
@@ -111,15 +111,15 @@ class SharedInbox(Inbox):
     ) -> tuple[tuple[TaskRow, LiveTask | None, StoredTask | None] | None, bool]:
         """Find a task, and whether its run here has ended. Raises OwnershipLost when its end was refused."""
         current = self._tasks.live.get(task_id)
-        if current is not None and current.draft:  # wait until it is either a task or answered without one
+        if current is not None and current.phase.is_draft:  # wait until it is either a task or answered without one
             with suppress(OwnershipLost):
-                await current.wait_opened()
+                await current.wait_durable(1)
         try:
             found = await self._tasks.find(scope, task_id)
         except TaskNotFound:
             return None, False
         live = found[1]
-        if live is None or not live.ended:
+        if live is None or not live.phase.has_ended:
             return found, False
         await live.wait_durable()  # until then, other processes accept messages for it, and perhaps this one
         return found, True
@@ -194,7 +194,7 @@ class SharedInbox(Inbox):
         except MessageRepeated:
             raise
         except BaseException:
-            if live is None or live.state.waiting:  # the answer was not written: another process may try
+            if live is None or live.row.state.waiting:  # the answer was not written: another process may try
                 self._tasks.ownership.release(claimed.claim)
             raise
 
@@ -222,12 +222,12 @@ class SharedInbox(Inbox):
             except ContextBusy:  # only a draft begins with its creation; as a task it can be queued
                 allow_draft = False
             except ServerError:
-                if not isinstance(live.cause, TaskGenerationMismatch):
+                if not isinstance(live.durability.cause, TaskGenerationMismatch):
                     raise
                 if id_source is None:
                     return await self._find_same(scope, call, request.message, dedupe_key)
             else:
-                if live.is_queued:
+                if live.worker is None:  # it is left to whoever takes it
                     self._tasks.ownership.announce_work()
                     return AcceptedMessage(live.row, None)
                 return accepted

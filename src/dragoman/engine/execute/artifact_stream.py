@@ -33,7 +33,7 @@ class ArtifactStream:
 
     def write(self, artifact: Artifact, *, append: bool, last_chunk: bool, metadata: dict[str, Any] | None) -> None:
         """Send an artifact, or a chunk of one. Raises as `LiveTask.emit`."""
-        key, whole = artifact.artifact_id, self._live.closing == "whole"
+        key, whole = artifact.artifact_id, self._live.form.closing == "whole"
         if not append and (rest := self._continuation(artifact)) is not None:
             if not rest and (not last_chunk or self._closed.get(key)):
                 return  # nothing is new
@@ -57,7 +57,7 @@ class ArtifactStream:
             artifact = self._live.folding.artifact(key)
             if artifact is None or self._text_before(artifact) is None:
                 continue
-            append = self._live.closing == "last"
+            append = self._live.form.closing == "last"
             if append:
                 artifact = replace(artifact, parts=(Part(text=""),))
             self._send(artifact, append=append, last_chunk=True, metadata=None, more=True)
@@ -96,4 +96,4 @@ class ArtifactStream:
         more: bool = False,
     ) -> None:
         live = self._live
-        live.emit(ArtifactUpdate(live.id, live.context_id, artifact, append, last_chunk, metadata), more=more)
+        live.emit(ArtifactUpdate(live.row.id, live.row.context_id, artifact, append, last_chunk, metadata), more=more)

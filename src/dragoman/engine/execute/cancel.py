@@ -16,7 +16,7 @@ from dragoman.model.state import State
 from dragoman.telemetry.audit import Audit
 
 if TYPE_CHECKING:
-    from dragoman.engine.execute.task_log import TaskLog
+    from dragoman.engine.execute.run_log import RunLog
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.locks import KeyedLocks
@@ -31,11 +31,11 @@ _TRIES = 20
 class TaskCanceler:
     """Cancels and fails tasks of one agent. The run of such a task is canceled and can change nothing more."""
 
-    def __init__(self, agent: Runnable, tasks: Tasks, locks: KeyedLocks, task_log: TaskLog) -> None:
+    def __init__(self, agent: Runnable, tasks: Tasks, locks: KeyedLocks, run_log: RunLog) -> None:
         self._agent = agent
         self._tasks = tasks
         self._locks = locks
-        self._task_log = task_log
+        self._run_log = run_log
 
     async def cancel(self, scope: Scope, task_id: str, *, by: str = "") -> tuple[Task, str]:
         """Cancel a task. Returns the task and its origin. `by` is who does so, if it is not its owner.
@@ -49,7 +49,7 @@ class TaskCanceler:
             async with AsyncExitStack() as lock:
                 await lock.enter_async_context(self._locks.hold(task_id))
                 row, live, stored = await self._tasks.find(scope, task_id)
-                if (live.state if live else row.state).final:
+                if (live.row.state if live else row.state).final:
                     raise TaskNotCancelable(taskId=task_id)
                 try:
                     live = await self._end(row, live, stored, State.CANCELED, None, lock)
@@ -68,9 +68,11 @@ class TaskCanceler:
         async with AsyncExitStack() as lock:
             await lock.enter_async_context(self._locks.hold(task_id))
             live = self._tasks.live.get(task_id)
-            stored = None if live is not None and not live.draft else await self._tasks.store.task(task_id)
+            stored = None if live is not None and not live.phase.is_draft else await self._tasks.store.task(task_id)
             row = live.row if live is not None else stored.row if stored is not None else None
-            if row is None or row.scope.agent != self._agent.name or (live.ended if live else row.state.final):
+            if row is None or row.scope.agent != self._agent.name:
+                return False
+            if live.phase.has_ended if live else row.state.final:
                 return False
             try:
                 await self._end(row, live, stored, State.FAILED, text, lock)
@@ -95,7 +97,7 @@ class TaskCanceler:
         Raises:
             OwnershipLost: another process has ended it, or claimed it meanwhile.
         """
-        was_waiting = (live.state if live else row.state).waiting  # its run may still be being released
+        was_waiting = (live.row.state if live else row.state).waiting  # its run may still be being released
         if live is None and stored is not None:
             claimed = await self._tasks.ownership.claim(stored, revoke=True)
             if claimed is None:
@@ -114,7 +116,7 @@ class TaskCanceler:
         async with lock:
             await live.wait_durable()
             if live.worker is None:
-                self._task_log.add_ended(live)
+                self._run_log.add_ended(live)
             if was_waiting:
                 await self._notify_agent(live.row)
 

@@ -123,23 +123,23 @@ class Context:
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """The agent's logger; its records carry `task` and `context`."""
         if self._log is None:
-            self._log = logging.LoggerAdapter(logger, {"task": self._live.id, "context": self._live.context_id})
+            self._log = logging.LoggerAdapter(logger, {"task": self._live.row.id, "context": self._live.row.context_id})
         return self._log
 
     @property
     def task_id(self) -> str:
         """The task's id."""
-        return self._live.id
+        return self._live.row.id
 
     @property
     def context_id(self) -> str:
         """The conversation's id."""
-        return self._live.context_id
+        return self._live.row.context_id
 
     @property
     def session_id(self) -> str:
         """A UUID for the conversation, unique also when callers choose the same context id."""
-        return session_id(self._live.row.scope, self._live.context_id)
+        return session_id(self._live.row.scope, self._live.row.context_id)
 
     @property
     def user(self) -> User | None:
@@ -204,7 +204,7 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """True once this run's output is ignored: the task was ended or the server stops. Threads should poll it."""
-        return self._live.over
+        return self._live.phase.is_over
 
     @property
     def has_open_effect(self) -> bool:
@@ -214,7 +214,7 @@ class Context:
     @property
     def _drops_output(self) -> bool:
         """True when the run is over, or repeats what is in the journal already."""
-        return self._live.over or (self.ask_handler is not None and self.ask_handler.replaying)
+        return self._live.phase.is_over or (self.ask_handler is not None and self.ask_handler.replaying)
 
     # -- actions ---------------------------------------------------------------------------------------------------
 
@@ -292,22 +292,22 @@ class Context:
 
     async def _call_once(self, key: str, fn: Callable[..., Any], *args: Any, retry: bool) -> Any:
         await self._check_may_act(key)
-        if not self._live.ended:
+        if not self._live.phase.has_ended:
             if not retry:
                 await self._live.note("begun", key.encode())
-            if self._live.sharing is not None:
-                await self._live.sharing.wait_lease()
+            if self._live.journal.sharing is not None:
+                await self._live.journal.sharing.wait_lease()
             await self._check_may_act(key)  # what was waited for takes time
         try:
             result = await _call(fn, *args)
         except asyncio.CancelledError:
             raise
         except BaseException:
-            if not self._live.over:
+            if not self._live.phase.is_over:
                 self._live.queue_note("once", msgspec.json.encode({"key": key}))
             raise
         body = msgspec.json.encode({"key": key, "value": json_of(result)})
-        if not self._live.ended:
+        if not self._live.phase.has_ended:
             await self._live.note("once", body)
         return msgspec.json.decode(body)["value"]
 
@@ -410,16 +410,15 @@ class Context:
     async def messages(self) -> AsyncIterator[Message]:
         """Yield the follow-up messages that the caller sends while the task works. Ends with the run."""
         live = self._live
-        while not live.over:
-            if live.followups:
-                yield live.followups.popleft()
-                continue
-            live.wakeup.clear()
-            await live.wakeup.wait()
+        while not live.phase.is_over:
+            if live.follow_ups:
+                yield live.follow_ups.pop()
+            else:
+                await live.follow_ups.wait()
 
     def replay_followups(self) -> None:
         """Make `messages` yield the follow-ups of earlier runs again, for an agent that starts again from the top."""
-        self._live.followups.extendleft(reversed(self._followups))
+        self._live.follow_ups.add_before(self._followups)
         self._followups = ()
 
 
@@ -442,7 +441,7 @@ def describe_in_doubt(effects: frozenset[str]) -> str:
 
 def agent_message(live: LiveTask, parts: tuple[Part, ...], metadata: dict[str, Any] | None = None) -> Message:
     """Build a message from the agent within a task."""
-    return Message(new_id(), Role.AGENT, parts, live.context_id, live.id, metadata)
+    return Message(new_id(), Role.AGENT, parts, live.row.context_id, live.row.id, metadata)
 
 
 def chosen_skill(ctx: Context) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dragoman.engine.journal.phase import Phase
 from dragoman.engine.ports.ownership import Claim
 from dragoman.model.error import DragomanError
 from dragoman.model.json import decode_message
@@ -64,13 +65,12 @@ class ClaimKeeper:
         """Begin nothing more, and queue what has not begun. The other duties go on."""
         for run in list(self._runner.runs()):
             # What is not durable yet goes back to the queue when it is about to begin: see `Run`.
-            if not run.live.begun and run.live.committed:
+            if run.live.phase is Phase.QUEUED and run.live.durability.committed:
                 run.live.lose()
 
     def restartable(self) -> list[Claim]:
         """The claims of runs that may begin again elsewhere."""
-        runs = (run for run in self._runner.runs() if run.is_restartable and run.live.begun and not run.live.over)
-        return [run.live.claim for run in runs if run.live.claim is not None]
+        return [run.live.claim for run in self._runner.runs() if run.is_restartable and run.live.phase.is_begun]
 
     async def hand_over(self, restartable: Sequence[Claim]) -> None:
         """Leave what was interrupted here to the other processes, if it may begin again, and fail the rest.
@@ -128,12 +128,12 @@ class ClaimKeeper:
 
     async def refresh(self, live: LiveTask) -> None:
         """Compare a live task with the store: stop its run if its claim was revoked, and pass it new mail."""
-        if live.draft or live.committed == 0:
+        if live.phase.is_draft or live.durability.committed == 0:
             return
-        stored = await self._tasks.store.task(live.id)
-        if live.over or live.broken:
+        stored = await self._tasks.store.task(live.row.id)
+        if live.phase.is_over:
             return
-        if stored is None or stored.epoch != live.epoch:
+        if stored is None or stored.epoch != live.claim.epoch:
             live.lose()
         elif stored.mail > live.mail:
             await self._read_mail(live)
@@ -215,8 +215,8 @@ class ClaimKeeper:
 
     async def _compare_claims(self) -> None:
         """Compare the claims in the store with the runs. They may differ for a moment, so two looks must agree."""
-        live = {one.row.number: one for one in self._tasks.live.values() if not one.draft}
-        certain = {number for number, one in live.items() if one.committed and not one.over}
+        live = {one.row.number: one for one in self._tasks.live.values() if not one.phase.is_draft}
+        certain = {number for number, one in live.items() if one.durability.committed and not one.phase.is_over}
         owned = {
             number: claim for number, claim in (await self._ownership.owned()).items() if claim.agent == self._agent
         }
@@ -224,12 +224,14 @@ class ClaimKeeper:
             number: claim for number, claim in owned.items() if number not in live and number not in self._recovering
         }
         without_claim = {
-            live[number]
-            for number in certain
-            if not live[number].over and (number not in owned or owned[number].epoch != live[number].epoch)
+            one
+            for number, one in live.items()
+            if number in certain
+            and not one.phase.is_over
+            and (number not in owned or owned[number].epoch != one.claim.epoch)
         }
         for one in without_claim & self._without_claim:
-            if not one.over:
+            if not one.phase.is_over:
                 one.lose()
         confirmed = [
             claim
@@ -238,7 +240,7 @@ class ClaimKeeper:
         ]
         self._without_run, self._without_claim = without_run, without_claim
         for number in certain & owned.keys():
-            if owned[number].mail > live[number].mail and not live[number].over:
+            if owned[number].mail > live[number].mail and not live[number].phase.is_over:
                 await self._read_mail(live[number])
         for claim in confirmed:
             await self._adopt(claim)

@@ -226,7 +226,7 @@ class ResultWriter:
             return
         if self._replaced and last is None:
             return
-        if self._live.closing == "last" or not self._only_text:
+        if self._live.form.closing == "last" or not self._only_text:
             self._send_text(last or "", append=True, last=True, more=True)
             return
         if last is not None:
@@ -238,10 +238,10 @@ class ResultWriter:
         if self._held is not None:
             self._held.cancel()  # the next chunk has a time of its own
             self._held = None
-        if text is None or live.over:
+        if text is None or live.phase.is_over:
             return
         live.defer_output(None)
-        if not self._started and live.closing == "whole" and not live.folding.has_artifact(self._text_id()):
+        if not self._started and live.form.closing == "whole" and not live.folding.has_artifact(self._text_id()):
             # ADK up to 2.5 takes every update that does not append for an answer, unless it is empty.
             self._send_text("", append=False, last=False, more=True)
             self._started = True
@@ -253,7 +253,7 @@ class ResultWriter:
     def _send_text(self, text: str, *, append: bool, last: bool, more: bool = False) -> None:
         live, artifact_id = self._live, self._id or self._text_id()
         artifact = Artifact(artifact_id, (Part(text=text),), self.name)
-        live.emit(ArtifactUpdate(live.id, live.context_id, artifact, append, last), more=more)
+        live.emit(ArtifactUpdate(live.row.id, live.row.context_id, artifact, append, last), more=more)
 
     def _text_id(self) -> str:
         if self._id is None:
@@ -263,7 +263,7 @@ class ResultWriter:
 
     def _send(self, artifact: Artifact, *, append: bool, last: bool) -> None:
         live = self._live
-        live.emit(ArtifactUpdate(live.id, live.context_id, artifact, append, last))
+        live.emit(ArtifactUpdate(live.row.id, live.row.context_id, artifact, append, last))
 
 
 def _is_text(artifact: Artifact, name: str) -> bool:

@@ -40,7 +40,7 @@ class BrokenTaskReaper:
 
     def add(self, broken: LiveTask) -> None:
         """Add a task whose run was stopped because the store refused a write."""
-        self._ids[broken.id] = broken.row.number, broken.on_failed
+        self._ids[broken.row.id] = broken.row.number, broken.on_failed
         self._schedule()
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from dragoman.engine.execute.outputs import Ask, Done, Reply, ResultWriter, json
 from dragoman.engine.execute.public_error import error_mark, public_error
 from dragoman.engine.execute.traces import error_type
 from dragoman.engine.handle import digest_of, new_handle
+from dragoman.engine.journal.phase import Phase
 from dragoman.engine.journal.replay import OpenQuestion
 from dragoman.engine.journal.run_end import RunEnded
 from dragoman.model.error import A2AError, Failed, InternalError, InvalidAgentResponse, Rejected, ServerError
@@ -84,7 +85,7 @@ class Run:
         self._context_state_before: bytes | None = None
         # A draft becomes a task when its reply takes too long.
         self._open_timer = None
-        if live.draft:
+        if live.phase.is_draft:
             self._open_timer = runner.tasks.clock.call_later(runner.settings.reply_within, live.open)
 
     @property
@@ -109,17 +110,17 @@ class Run:
             CancelledError: this asyncio task was canceled, as when the server stops.
             A2AError: an unloaded run could not be restored from the store.
         """
-        live, runner, attempt = self.live, self._runner, self.attempt
+        live, attempt = self.live, self.attempt
         ctx = self._ctx
         if ctx is None:
             self._ctx = ctx = await self._restore_context()
         if attempt is not None:
             live.queue_note("attempt", str(attempt).encode())
         try:
-            if not live.ended:
+            if not live.phase.has_ended:
                 await self._execute(ctx)
         except asyncio.CancelledError:
-            if runner.stopping and not live.over and self.is_restartable:
+            if live.journal.stopping and not live.phase.is_over and self.is_restartable:
                 # The server stops: unlike a crash, that is not counted as an attempt.
                 live.queue_note("attempt", str((attempt or 1) - 1).encode())
             raise
@@ -155,9 +156,9 @@ class Run:
         outputs: AsyncIterator[Any] | None = None
         try:
             await self._prepare(ctx)
-            if live.ended:
+            if live.phase.has_ended:
                 return
-            if live.sharing is not None and not live.begun and runner.is_retired:
+            if live.journal.sharing is not None and live.phase is Phase.QUEUED and runner.is_retired:
                 # It has not begun, and is not to begin here any more.
                 await live.wait_accepted()
                 live.lose()
@@ -168,13 +169,13 @@ class Run:
             # restartable run need not wait, nor one in a store that ends with the process. Tasks with plug-in rows
             # always wait: readers of those rows must see WORKING before any effect.
             # With other processes on the store, every run waits: one of them may have accepted the same message.
-            sharing = live.sharing
+            sharing = live.journal.sharing
             if (store.durable and not may_restart(plan)) or self.attempt is not None or live.has_rows or sharing:
                 await live.wait_durable()
                 if sharing is not None:
                     await self._load_state(ctx)
                     await sharing.wait_lease()
-                if live.ended:
+                if live.phase.has_ended:
                     return
             outputs = plan.run(ctx)
             await self._drive(ctx, outputs)
@@ -190,13 +191,13 @@ class Run:
         except BaseException as error:
             # Whatever an agent raises fails its task and never the server; that includes a CancelledError of its own.
             # When this asyncio task is canceled and the task has not ended, the server stops: recovery handles it.
-            if isinstance(error, asyncio.CancelledError) and not live.ended and _is_being_cancelled():
+            if isinstance(error, asyncio.CancelledError) and not live.phase.has_ended and _is_being_cancelled():
                 raise
             # Not raised by the agent: the loop was closed.
             if isinstance(error, GeneratorExit) and _current_task() is not live.worker:
                 raise
             self.error = error_type(error)
-            self._end(State.FAILED, () if live.ended else _text_part(self._log_and_describe(error)))
+            self._end(State.FAILED, () if live.phase.has_ended else _text_part(self._log_and_describe(error)))
         finally:
             await _close(outputs)
 
@@ -206,7 +207,7 @@ class Run:
         When other processes share the store, it is this run's turn only when the store says so: until then, another
         task of the conversation may change its state.
         """
-        if self.live.sharing is None:
+        if self.live.journal.sharing is None:
             await self._load_state(ctx)
         if self._plan.prepare is not None:
             await self._plan.prepare(ctx)
@@ -224,7 +225,7 @@ class Run:
                 return await tasks.store.context_state(row.scope, row.context_id)
             except ServerError:
                 # A store that does not answer for a while must not fail a task that has begun.
-                if self.live.sharing is None or self.live.ended:
+                if self.live.journal.sharing is None or self.live.phase.has_ended:
                     raise
             await sleep(tasks.clock, STATE_RETRY_SECONDS)
 
@@ -233,7 +234,7 @@ class Run:
         writer: ResultWriter | None = None
         closing: tuple[Part, ...] | None = None
         async for value in outputs:
-            if live.ended:
+            if live.phase.has_ended:
                 return
             if ctx.pending_calls is not None:
                 ctx.pending_calls.check(value)
@@ -242,7 +243,7 @@ class Run:
             if isinstance(value, Reply):
                 self._reply(ctx, value, has_pending_text=writer is not None and writer.has_pending_text)
                 return
-            if live.draft:
+            if live.phase.is_draft:
                 live.open()
             if writer is None:
                 writer = self._result_writer(ctx, is_first=value is not None)
@@ -256,14 +257,14 @@ class Run:
             writer.write(value)
             if live.needs_drain:
                 await live.drain()
-        if not live.ended:
+        if not live.phase.has_ended:
             # A run without output may still have to close a text that was started before a pause.
             self._complete(ctx, writer or self._result_writer(ctx), closing or ())
 
     def _complete(self, ctx: Context, writer: ResultWriter, closing: tuple[Part, ...]) -> None:
         if ctx.pending_calls is not None:
             ctx.pending_calls.check()
-        if self.live.draft:
+        if self.live.phase.is_draft:
             self.live.open()
         if ctx.artifact_stream is not None:
             ctx.artifact_stream.close()
@@ -296,7 +297,7 @@ class Run:
         if METRICS.on:
             ctx.record_output()
         message = agent_message(live, parts_of(reply.value))
-        if live.draft:
+        if live.phase.is_draft:
             live.finish_with_reply(msgspec.structs.replace(message, task_id=None))
         elif live.folding.artifact_count() or has_pending_text:
             raise InvalidAgentResponse("a Reply must be the only output")
@@ -328,7 +329,7 @@ class Run:
             TypeError: `url` is neither text nor a plain function that returns some.
         """
         live = self.live
-        handle = new_handle(live.row.scope.agent, live.id)
+        handle = new_handle(live.row.scope.agent, live.row.id)
         url = ask.url(handle) if callable(ask.url) else ask.url
         if url is not None and not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"url= must be text, or a plain function that returns it, not {type(url).__name__}")
@@ -349,27 +350,27 @@ class Run:
     def _fail(self, error: A2AError) -> None:
         """Fail the task with a protocol error, which a caller who has no task yet gets itself."""
         live = self.live
-        if live.ended:
+        if live.phase.has_ended:
             return
         if isinstance(error, RunEnded):  # recovery handles it, as any run that is interrupted
             raise asyncio.CancelledError from error
-        public = public_error(error, live.id)
+        public = public_error(error, live.row.id)
         if public is None:
             self._end(State.FAILED, _text_part(self._log_and_describe(error)))
             return
         if isinstance(error, (InternalError, InvalidAgentResponse)):
-            logger.error("task %s failed", live.id, exc_info=error)
+            logger.error("task %s failed", live.row.id, exc_info=error)
         metadata = {**(self._runner.failure_metadata or {}), ERROR_KEY: error_mark(public)}
         message = agent_message(live, (Part(text=public.message),), metadata)
         live.fail(public, message, context_state=self._changed_context_state())
 
     def _end(self, state: State, parts: tuple[Part, ...] = ()) -> None:
         live = self.live
-        if live.ended:
+        if live.phase.has_ended:
             return
         metadata = self._runner.failure_metadata if state is State.FAILED else None
         message = self._message(parts, metadata) if parts else None
-        if live.draft:
+        if live.phase.is_draft:
             live.open()
         live.status(state, message, metadata=self._status_metadata(), context_state=self._changed_context_state())
 
@@ -407,7 +408,7 @@ class Run:
             except ForgottenAwait as forgotten:  # the likely cause
                 error = forgotten
         reference = secrets.token_hex(3)
-        logger.error("task %s failed, reference %s", self.live.id, reference, exc_info=error)
+        logger.error("task %s failed, reference %s", self.live.row.id, reference, exc_info=error)
         if self._runner.settings.show_errors:
             if isinstance(error, ForgottenAwait):
                 return str(error)

@@ -16,9 +16,11 @@ from dragoman.engine.execute.containment import RunOwner, find_run_owner, set_ru
 from dragoman.engine.execute.context import Context
 from dragoman.engine.execute.reaper import BrokenTaskReaper
 from dragoman.engine.execute.run import Run
-from dragoman.engine.execute.task_log import TaskLog
-from dragoman.engine.execute.task_log import logger as task_logger
+from dragoman.engine.execute.run_log import RunLog
+from dragoman.engine.execute.run_log import logger as run_logger
 from dragoman.engine.execute.traces import run_in_span
+from dragoman.engine.journal.live import Form
+from dragoman.engine.journal.phase import Phase
 from dragoman.engine.quota import caller_of
 from dragoman.model.user import User
 from dragoman.telemetry import trace
@@ -67,11 +69,10 @@ class Runner:
         self.tasks = tasks
         self.quota = quota
         self.settings = settings
-        self.stopping = False
         self.is_retired = False  # nothing begins here any more
         self._on_paused = on_paused
         self._reaper = BrokenTaskReaper(tasks)
-        self.task_log = TaskLog(agent.name, tasks.clock)
+        self.run_log = RunLog(agent.name, tasks.clock)
         self._parallel = agent.parallel
         self._shared = tasks.sharing is not None
         self._pinned = tasks.sharing is not None and tasks.sharing.pins
@@ -112,8 +113,8 @@ class Runner:
         """Build the context of a run from what is stored about its task; `answer` is one that is not stored yet."""
         first_call = history.call(live.row)
         closing, text_only = self._closing or first_call.closing, self.settings.data_as_text or first_call.text_only
-        if text_only or closing != live.closing:
-            live.set_form(closing, text_only=text_only)
+        if text_only or closing != live.form.closing:
+            live.set_form(Form(closing, text_only))
         return Context(
             live,
             call,
@@ -135,8 +136,8 @@ class Runner:
     ) -> Context:
         """Build the context of the first run of a new task, which has no history yet."""
         closing, text_only = self._closing or call.closing, self.settings.data_as_text or call.text_only
-        if text_only or closing != live.closing:
-            live.set_form(closing, text_only=text_only)
+        if text_only or closing != live.form.closing:
+            live.set_form(Form(closing, text_only))
         return Context(
             live,
             call,
@@ -173,7 +174,7 @@ class Runner:
                 live.create(starts=(self._parallel or new_context) and plan.prepare is None)
             self._start(Run(self, live, ctx, plan, caller, new_context=new_context, parent=parent))
             return
-        starts_now = self._parallel or (live.row.scope, live.context_id) not in self._queues
+        starts_now = self._parallel or (live.row.scope, live.row.context_id) not in self._queues
         if draft:
             live.write_draft()
             if starts_now and plan.prepare is None:
@@ -202,7 +203,7 @@ class Runner:
         if self._shared:  # the store decides when it begins
             self._start(run)
             return
-        starts_now = self._parallel or (live.row.scope, live.context_id) not in self._queues
+        starts_now = self._parallel or (live.row.scope, live.row.context_id) not in self._queues
         self._enqueue(run, starts_now)
         if starts_now and plan.prepare is None:
             live.begin()
@@ -220,18 +221,18 @@ class Runner:
         """Return the skill that an asyncio task runs; None when it runs none. Any thread may ask."""
         run = self._workers.get(worker)
         if run is not None:
-            return RunningSkill(self.agent.name, run.skill, run.live.id)
+            return RunningSkill(self.agent.name, run.skill, run.live.row.id)
         owner = find_run_owner(worker)  # of a task that a run has created
         return None if owner is None else RunningSkill(owner.agent, owner.skill, owner.task)
 
     def _start(self, run: Run) -> None:
         live = run.live
         self.tasks.add(live)
-        self._spawn((live.row.scope, live.context_id), run, copy_context())
+        self._spawn((live.row.scope, live.row.context_id), run, copy_context())
 
     def _enqueue(self, run: Run, starts_now: bool) -> None:
         live = run.live
-        key = (live.row.scope, live.context_id)
+        key = (live.row.scope, live.row.context_id)
         self.tasks.add(live)
         if starts_now:
             self._queues.setdefault(key, deque())
@@ -249,7 +250,7 @@ class Runner:
         scope, caller = run.live.row.scope, run.caller
         if caller is None:
             caller = caller_of(User(scope.owner)) if scope.owner else ""
-        context.run(set_run_owner, RunOwner(scope.agent, caller, run.live.id, run.live.context_id, ref(run)))
+        context.run(set_run_owner, RunOwner(scope.agent, caller, run.live.row.id, run.live.row.context_id, ref(run)))
         if LOG_CONTEXT.on:
             context.run(LOG_CONTEXT.request.set, None)
         if run.parent is not None:
@@ -271,21 +272,22 @@ class Runner:
         if self._shared:
             self.tasks.ownership.count_run(-1)
         if not worker.cancelled() and (error := worker.exception()) is not None:
-            logger.error("the run of task %s raised an exception", live.id, exc_info=error)
+            logger.error("the run of task %s raised an exception", live.row.id, exc_info=error)
         self._release(live)
-        if self._on_paused is not None and live.state.waiting and not live.broken:
+        if self._on_paused is not None and live.row.state.waiting and not live.phase.is_broken:
             self._on_paused(live.row)
-        if task_logger.isEnabledFor(logging.INFO):
-            self.task_log.add(run)
-        if METRICS.on and ((state := live.state).final or state.waiting or live.reply is not None):
+        if run_logger.isEnabledFor(logging.INFO):
+            self.run_log.add(run)
+        if METRICS.on and ((state := live.row.state).final or state.waiting or live.outcome.reply is not None):
             # As the journal and the log of tasks have it, to the millisecond; the clock may have been set back.
             began, ended = run.began_ms, live.row.status_ms
             seconds = (ended - began) / 1000 if ended > began > 0 else 0.0
-            METRICS.tasks.observe(seconds, (self.agent.name, run.skill, state if live.reply is None else REPLIED))
+            outcome = state if live.outcome.reply is None else REPLIED
+            METRICS.tasks.observe(seconds, (self.agent.name, run.skill, outcome))
         queue = self._queues.get(key)
         while queue:
             run, context = queue.popleft()
-            if not run.live.ended:
+            if not run.live.phase.has_ended:
                 self._spawn(key, run, context)
                 return
             self._release(run.live)
@@ -294,7 +296,7 @@ class Runner:
     def _release(self, live: LiveTask) -> None:
         self.quota.end_run(live)
         self.tasks.release(live)
-        if live.broken and not live.ownership_lost:
+        if live.phase is Phase.REFUSED:
             self._reaper.add(live)
 
     def close(self) -> None:
@@ -307,7 +309,7 @@ class Runner:
 
     async def interrupt(self, seconds: float) -> None:
         """Drop the queued runs and cancel the others, which had so many seconds to end."""
-        self.task_log.flush()
+        self.run_log.flush()
         waiting = [run.live for queue in self._queues.values() for run, _ in queue]
         self._queues.clear()
         if self._workers and seconds > 0:
@@ -315,12 +317,11 @@ class Runner:
             logger.warning("%d %s still running after %g s and will be interrupted", len(self._workers), noun, seconds)
         for live in waiting:
             self._release(live)
-        self.stopping = True
+        self.tasks.journal.stop()
         for worker, run in list(self._workers.items()):
-            if self._shared and not run.live.over:
+            if self._shared and not run.live.phase.is_over:
                 run.live.lose()  # it cancels the run, and whoever waits for the task goes on from its journal
             else:
-                run.live.mark_stopped()
                 worker.cancel()
         await self.wait_idle(CANCEL_GRACE_SECONDS)
         if self._workers:

@@ -34,8 +34,8 @@ async def run_in_span(run: Run, agent: str, *, content: bool) -> None:
     attributes: dict[str, Value] = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": agent,
-        "gen_ai.conversation.id": live.context_id,
-        "a2a.task.id": live.id,
+        "gen_ai.conversation.id": live.row.context_id,
+        "a2a.task.id": live.row.id,
     }
     if run.attempt is not None:
         attributes["dragoman.attempt"] = run.attempt
@@ -74,14 +74,14 @@ def _describe_end(run: Run, span: Span, content: bool) -> None:
     live = run.live
     if run.skill:
         span.set("dragoman.skill", run.skill)
-    if live.reply is None:
-        span.set("a2a.task.state", live.state.value)
-        if live.state is State.FAILED:
+    if live.outcome.reply is None:
+        span.set("a2a.task.state", live.row.state.value)
+        if live.row.state is State.FAILED:
             span.fail(run.error or InternalError.reason)
-        elif not (live.state.final or live.state.waiting):
+        elif not (live.row.state.final or live.row.state.waiting):
             span.fail(INTERRUPTED)
     if content:
-        answer = live.reply if live.reply is not None else live.folding.task()
+        answer = live.outcome.reply if live.outcome.reply is not None else live.folding.task()
         span.set("gen_ai.output.messages", written_message("assistant", answer.text))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
+from dragoman.engine.journal.phase import Phase
 from dragoman.engine.journal.replay import PAGE
 from dragoman.model.error import ServerError
 from dragoman.model.record import Record
@@ -138,7 +139,7 @@ class _StoreReader:
         Raises:
             ServerError: no other process has the task, and it is not waiting: its run has failed.
         """
-        if not live.ownership_lost:
+        if live.phase is not Phase.LOST:
             stored = await self._store.task(self._row.id)
             if stored is None or not stored.row.state.waiting:
                 raise live.refusal
@@ -213,7 +214,7 @@ class Follower:
                     live = current
                 batch = None if live is None else self._from_memory(live, after, ends_on_input_required)
                 # When more than the run has written was announced, another process has the task, or has posted to it.
-                is_elsewhere = current is not live or live is None or watch.generation > live.committed
+                is_elsewhere = current is not live or live is None or watch.generation > live.durability.committed
                 if batch is None or (is_elsewhere and not batch.records):
                     # What is not in the memory of a live task any more is in the store.
                     is_due = batch is None and live is not None
@@ -223,13 +224,13 @@ class Follower:
                     after = batch.records[-1].generation
                     yield batch
                     has_sent = True
-                    if ended or reader.has_more or (live is not None and live.committed > after):
+                    if ended or reader.has_more or (live is not None and live.durability.committed > after):
                         continue
                 del batch
                 # No record is missed: the watch was subscribed before the first read.
                 if ended or self._closing:
                     return
-                if live is not None and live.broken:
+                if live is not None and live.phase.is_broken:
                     await reader.drop(live)
                     live = None
                     continue
@@ -268,9 +269,9 @@ class Follower:
 
     def _from_memory(self, live: LiveTask, after: int, ends_on_input_required: bool) -> Batch | None:
         """The durable records after generation `after`, or None when they must be read from the store."""
-        key = (live.row.number, after, live.committed, ends_on_input_required)
+        key = (live.row.number, after, live.durability.committed, ends_on_input_required)
         if key != self._cache_key:
-            records = live.records_after(after)
+            records = live.durability.records_after(after)
             if records is None:
                 return None
             self._cache_key, self._cached_batch = key, _truncate(records, ends_on_input_required)

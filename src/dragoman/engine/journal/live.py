@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
 from dragoman.clock import timestamp
-from dragoman.engine.journal.writer import MAX_AHEAD_BYTES, MAX_WINDOW_EVENTS, TaskWriter
+from dragoman.engine.journal.durability import MAX_AHEAD_BYTES, MAX_AHEAD_EVENTS, STOPPING, Durability
+from dragoman.engine.journal.phase import Phase
+from dragoman.engine.ports.ownership import OwnershipLost
 from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, TaskRow, Write
+from dragoman.model.error import ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, with_text_only
 from dragoman.model.json import encode
 from dragoman.model.message import text_only
@@ -20,109 +23,187 @@ from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
-    from dragoman.clock import Clock
     from dragoman.engine.call import Closing
+    from dragoman.engine.journal.journal import Journal
     from dragoman.engine.journal.new_task import NewTask
-    from dragoman.engine.journal.sharing import Sharing
-    from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.ownership import Claim
     from dragoman.engine.ports.rows import ExtraRow, RowMaker
-    from dragoman.engine.ports.store import Store
     from dragoman.model.error import A2AError
     from dragoman.model.message import Message
     from dragoman.model.task import Artifact
 
 # Queued tasks up to this size stay in memory: reading them again would cost more.
 SMALL_BYTES = 64_000
+LOST = "this server has lost the task, which goes on elsewhere: try again with the same messageId"
 
 
 def _size_of(notes: Iterable[tuple[NoteKind, bytes]]) -> int:
     return sum(len(body) for _, body in notes)
 
 
-class LiveTask(TaskWriter):
+class Form(NamedTuple):
+    """How streamed texts end, whoever reads them, and whether data parts are written as JSON text."""
+
+    closing: Closing
+    text_only: bool
+
+
+class RunOutcome(NamedTuple):
+    """What came of a run for callers who have no task yet.
+
+    `reply` is the bare message in place of the task. `error` is the protocol error that the run raised and that failed
+    the task; `draft_error` is the same if the task was a draft until then.
+    """
+
+    reply: Message | None = None
+    error: A2AError | None = None
+    draft_error: A2AError | None = None
+
+
+class FollowUps:
+    """The messages that came for a run while it works, and that it has not read."""
+
+    __slots__ = ("_arrived", "_messages")
+
+    def __init__(self) -> None:
+        self._messages: deque[Message] | None = None
+        self._arrived: asyncio.Event | None = None
+
+    def __len__(self) -> int:
+        return len(self._messages or ())
+
+    def add(self, *messages: Message) -> None:
+        """Add messages after the others."""
+        self._messages = self._messages or deque()
+        self._messages.extend(messages)
+        self.wake()
+
+    def add_before(self, messages: tuple[Message, ...]) -> None:
+        """Add messages before the others."""
+        self._messages = deque((*messages, *(self._messages or ())))
+
+    def pop(self) -> Message:
+        """Take the first message. Raises IndexError when there is none."""
+        if not self._messages:
+            raise IndexError
+        return self._messages.popleft()
+
+    def wake(self) -> None:
+        """Wake the run that waits for messages: there is one, or no more will come."""
+        if self._arrived is not None:
+            self._arrived.set()
+
+    async def wait(self) -> None:
+        """Wait for the next `wake`."""
+        if self._arrived is None:
+            self._arrived = asyncio.Event()
+        self._arrived.clear()
+        await self._arrived.wait()
+
+
+_DEFAULT_FORM = Form("last", text_only=False)
+_NO_OUTCOME = RunOutcome()
+
+
+class LiveTask:
     """A task with a run in this process: numbers, folds and encodes its events, and queues them for the store.
+
+    Writing never waits for the disk; whatever leaves the process awaits `wait_durable` first.
 
     A draft is stored, but no query returns it: `open` or its first event makes it a task, unless the run answers with a
     bare reply. `base_artifacts` are those a run continues: the existing ones, or, when it restarts after a crash, those
-    of the last pause. `status_metadata` is added to every status. `claim` is that of a task loaded from the store; a
-    new task needs none. `closing` is how streamed texts end, whoever reads them. `sharing` is None unless other
-    processes use the same store; `begun` is True when the store has noted that the run has begun, and `mail` is the
-    number of the last message from there that the task contains.
-
-    `ended` is True when the task takes no more events: it has ended, its draft was answered with a bare reply, or the
-    store has refused a write. `over` is True when further output of the run is ignored: `ended`, or the task is paused
-    or was abandoned. `error` is the protocol error that the run raised and that failed the task; `draft_error` is the
-    same if the task was a draft until then.
+    of the last pause. `mail` is the number of the last message from the store that the task contains. `on_failed` is
+    called when the task was failed after the store had refused a write of its run.
     """
 
     # fmt: off
     __slots__ = (
-        "_artifact_ids", "_flush_pending", "_is_stored_draft", "_new", "_pins", "_row_maker", "_serial",
-        "_started", "_status_metadata", "_text_only", "_unwritten", "_unwritten_bytes", "base_artifacts",
-        "begun", "bytes_written", "claim", "closing", "draft_error", "ended", "error", "followups", "is_queued",
-        "mail", "over", "reply", "state", "unloaded", "wakeup", "worker",
+        "_artifact_ids",
+        "_flush_pending",
+        "_follow_ups",
+        "_new",
+        "_row_maker",
+        "_settled_task",
+        "_unwritten",
+        "base_artifacts",
+        "bytes_written",
+        "claim",
+        "durability",
+        "folding",
+        "form",
+        "journal",
+        "mail",
+        "on_failed",
+        "outcome",
+        "phase",
+        "row",
+        "worker",
     )
     # fmt: on
 
     def __init__(
         self,
-        store: Store,
-        bus: Bus,
-        clock: Clock,
+        journal: Journal,
+        claim: Claim,
         row: TaskRow,
         folding: Folding,
+        phase: Phase,
         *,
         committed: int,
         new: NewTask | None = None,
-        is_stored_draft: bool = False,
         base_artifacts: tuple[Artifact, ...] = (),
-        status_metadata: dict[str, Any] | None = None,
         row_maker: RowMaker | None = None,
-        claim: Claim | None = None,
-        on_durable: Callable[[], None] | None = None,
-        sharing: Sharing | None = None,
-        begun: bool = False,
+        on_committed: Callable[[], None] | None = None,
         mail: int = 0,
     ) -> None:
-        epoch = 0 if claim is None else claim.epoch
-        super().__init__(store, bus, clock, row, folding, committed, on_durable, epoch, sharing)
+        self.journal = journal
         self.claim = claim
-        self.begun = begun
-        self.is_queued = False
+        self.row = row
+        self.folding = folding
+        self.phase = phase
+        self.durability = Durability(journal.bus, row.id, committed, on_committed, self._refuse)
         self.mail = mail
-        self._serial = sharing is not None and sharing.serial
-        self._pins = sharing is not None and sharing.pins
-        self.base_artifacts = base_artifacts
-        self.state = state = folding.status.state
-        self.ended: bool = state.final
-        self.over: bool = state.final or state.waiting
-        self.unloaded = False
-        self.closing: Closing = "last"
-        self._text_only = False
-        self.reply: Message | None = None
-        self.error: A2AError | None = None
-        self.draft_error: A2AError | None = None
-        self.followups: deque[Message] = deque()
-        self.wakeup = asyncio.Event()  # set when there is a follow-up to read, or the run is over
+        self._follow_ups: FollowUps | None = None
+        self.form = _DEFAULT_FORM
+        self.outcome = _NO_OUTCOME
         self.worker: asyncio.Task[None] | None = None
+        self.on_failed: Callable[[], Awaitable[None]] | None = None
+        self.base_artifacts = base_artifacts
+        self.bytes_written = 0  # of the events of this run
         self._new = new
-        self._is_stored_draft = is_stored_draft
-        self._status_metadata = status_metadata
         self._row_maker = row_maker
         self._artifact_ids = {artifact.artifact_id for artifact in base_artifacts} if base_artifacts else set[str]()
-        self._started = False
         self._flush_pending: Callable[[], None] | None = None
-        self._unwritten: tuple[Record, ...] = ()
-        self._unwritten_bytes = 0
-        self.bytes_written = 0  # of the events of this run
+        self._unwritten: tuple[Record, ...] = ()  # they go with the next one
+        self._settled_task: Task | None = None
 
     @property
     def has_rows(self) -> bool:
         """True when the task has rows in plug-in tables."""
         return self._row_maker is not None
+
+    @property
+    def follow_ups(self) -> FollowUps:
+        """The messages that came for the run."""
+        if self._follow_ups is None:
+            self._follow_ups = FollowUps()
+        return self._follow_ups
+
+    @property
+    def refusal(self) -> ServerError:
+        """The error for callers that wait for a write that the store refused."""
+        assert self.durability.build_error is not None
+        return self.durability.build_error()
+
+    def _enter(self, phase: Phase) -> None:
+        assert phase in self.phase.followers, f"task {self.row.id} cannot go from {self.phase} to {phase}"
+        self.phase = phase
+
+    def _stop_follow_ups(self) -> None:
+        if self._follow_ups is not None:
+            self._follow_ups.wake()
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
@@ -130,132 +211,82 @@ class LiveTask(TaskWriter):
         """Set the asyncio task of the run, which `stop_work` cancels."""
         self.worker = worker
 
+    def set_form(self, form: Form) -> None:
+        """Set how the streamed texts that follow end, and how data parts are written."""
+        self.form = form
+
+    def set_on_failed(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Set what is called when the task was failed after the store had refused a write of its run."""
+        self.on_failed = callback
+
     def stop_work(self) -> None:
         """Cancel the run."""
         if self.worker is not None:
             self.worker.cancel()
 
-    def set_form(self, closing: Closing, *, text_only: bool) -> None:
-        """Set how the streamed texts that follow end; with `text_only`, data parts are written as JSON text."""
-        self.closing, self._text_only = closing, text_only
-
     def defer_output(self, flush: Callable[[], None] | None) -> None:
         """Register output that is not emitted yet; `flush` emits it before the next event. None clears it."""
-        self._flush_pending, self._has_pending = flush, flush is not None
+        self._flush_pending = flush
 
-    def _on_refused(self) -> None:
-        self.ended = self.over = True
-        self.wakeup.set()
+    def _refuse(self, cause: BaseException) -> None:
+        """Stop the run: the store has refused a write."""
+        if self.phase.is_broken:  # the run has been stopped already
+            return
+        self._enter(Phase.LOST if isinstance(cause, OwnershipLost) else Phase.REFUSED)
+        self._stop_follow_ups()
         self.stop_work()
+        self.durability.refuse(cause)
 
-    def _on_abandoned(self) -> None:
-        self.over = True
-        self.wakeup.set()
+    def lose(self) -> None:
+        """Stop: another process owns the task now. Those who wait for it get OwnershipLost."""
+        self._refuse(OwnershipLost(LOST))
+
+    def abandon(self) -> None:
+        """Note that the run has stopped before the task ended or paused; those who wait for it get ServerError.
+
+        The error names the task, so that they can ask for it when the server is back.
+        """
+        self._enter(Phase.INTERRUPTED)
+        self._stop_follow_ups()
+        self.durability.stop(lambda: ServerError(STOPPING, taskId=self.row.id, interrupted="true"))
 
     def add_mail(self, number: int, message: Message) -> None:
         """Add a message that was posted to the task to its history, and pass it to the run."""
-        if number == self.mail + 1 and not self.over:
+        if number == self.mail + 1 and not self.phase.is_over:
             self.mail = number
             self.folding.add_message(message)
             self._settled_task = None
-            self.deliver(message)
+            self.follow_ups.add(message)
 
-    def deliver(self, message: Message) -> None:
-        """Pass a follow-up message to the run."""
-        self.followups.append(message)
-        self.wakeup.set()
+    # -- waiting -------------------------------------------------------------------------------------------------------
 
-    # -- writing ---------------------------------------------------------------------------------------------------
+    async def wait_durable(self, generation: int | None = None, *, seconds: float | None = None) -> None:
+        """Wait until `generation` is durable, by default everything so far, notes included.
 
-    def write_draft(self) -> None:
-        """Write the task as a draft."""
-        assert self._new is not None
-        self.draft = self._is_stored_draft = True
-        snapshot = encode(self._new.task)
-        webhook = self._new.webhook
-        self._store.write(
-            Write(
-                self.row,
-                self._note_done,
-                notes=self._request_notes(self._new),
-                pushes=() if webhook is None else (webhook,),
-                snapshot=snapshot,
-                dedupe_key=self._new.dedupe_key,
-                draft=True,
-                size=len(snapshot),
-                epoch=self.epoch,
-                joins_context=self._new.joins_context,
-                begins=True,
-                serial=self._serial,
-                pins=self._pins,
-            )
-        )
-        self._notes_queued += 1
-        self.begun = True
+        Of a draft, the first generation is durable when it is a task, or was answered with a bare reply.
 
-    def _request_notes(self, new: NewTask) -> tuple[Note, ...]:
-        return () if new.request is None else (Note(1, "request", new.request),)
-
-    def create(self, *, starts: bool = False, queued: bool = False) -> None:
-        """Write record 1, the task itself; with `starts`, also its WORKING status in the same write.
-
-        A task that is `queued` is left to whichever process takes it first.
+        Raises:
+            ServerError: the store refused a write, or the server is stopping.
+            TimeoutError: it has taken more than `seconds`.
         """
-        new = self._new
-        assert new is not None
-        self.draft, self.is_queued = False, queued
-        first = Record.of(1, new.task)
-        has_note = new.request is not None and not self._is_stored_draft
-        records, size = (first,), len(first.body)
-        if starts and self._row_maker is None:
-            self._started = self.begun = True
-            now = self._clock.now()
-            event = StatusUpdate(
-                self.id, self.context_id, TaskStatus(State.WORKING, None, timestamp(now)), self._status_metadata
-            )
-            second = Record.of(2, event)
-            self.folding.apply(event)
-            self.state = State.WORKING
-            self.row = structs.replace(self.row, state=State.WORKING, status_ms=now, generation=2)
-            records, size = (first, second), size + len(second.body)
-        self._window.extend(records)
-        self._window_bytes += size
-        self._ahead_bytes += size
-        self._store.write(
-            Write(
-                self.row,
-                partial(self._done, len(records), size),
-                create=True,
-                joins_context=new.joins_context,
-                records=records,
-                notes=self._request_notes(new) if has_note else (),
-                dedupe_key=new.dedupe_key,
-                pushes=() if new.webhook is None else (new.webhook,),
-                opens_draft=self._is_stored_draft,
-                size=size if new.request is None else size + len(new.request),
-                epoch=self.epoch,
-                queued=queued,
-                begins=self.begun,
-                serial=self._serial,
-                pins=self._pins and self.begun,
-            )
-        )
-        if starts and self._row_maker is not None:
-            self.begin()
-
-    def begin(self) -> None:
-        """Write the WORKING status before the agent's code is called; a draft stays a draft."""
-        self._started = True
-        if self.draft:
+        durability = self.durability
+        if durability.build_error is not None:
+            durability.check()
+        notes = durability.notes_queued if generation is None else 0
+        target = generation if generation is not None else 0 if self.phase.is_draft else self.folding.generation
+        if durability.committed >= target and durability.notes_committed >= notes:
             return
-        begins, self.begun = not self.begun, True
-        if self.state is not State.WORKING:
-            self.status(State.WORKING, begins=begins)
-        elif begins and self.sharing is not None:  # an answered task that was queued, or will be if its context is busy
-            self._notes_queued += 1
-            self._store.write(
-                Write(self.row, self._note_done, epoch=self.epoch, begins=True, serial=self._serial, pins=self._pins)
-            )
+        future = durability.wait(target, notes)
+        if seconds is None:
+            await future
+            return
+        timer = self.journal.clock.call_later(
+            seconds, lambda: None if future.done() else future.set_exception(TimeoutError())
+        )
+        try:
+            await future
+        finally:
+            timer.cancel()
 
     async def wait_accepted(self) -> None:
         """Wait until the task or its draft is durable: no other process has accepted the same message.
@@ -265,12 +296,173 @@ class LiveTask(TaskWriter):
             ContextBusy: a draft cannot be answered now, because another task of its context is at work.
             ServerError: the store refused the task, or the server is stopping.
         """
-        await (self.wait_durable() if self.draft else self.wait_durable(1))
+        await (self.wait_durable() if self.phase.is_draft else self.wait_durable(1))
+
+    async def drain(self) -> None:
+        """Wait until the task is no longer too far ahead of the store. Raises as `wait_durable` does.
+
+        When this process cannot renew its lease, its runs wait here, at their next output.
+        """
+        while self.needs_drain:
+            sharing = self.journal.sharing
+            if sharing is not None and sharing.ownership.expired:
+                await sharing.wait_lease()
+            else:
+                committed = self.durability.committed
+                await self.wait_durable(max(committed + 1, self.folding.generation - MAX_AHEAD_EVENTS // 2))
+
+    @property
+    def needs_drain(self) -> bool:
+        """True when the task is too far ahead of the store, or this process must not work now."""
+        sharing, durability = self.journal.sharing, self.durability
+        if sharing is not None and sharing.ownership.expired:
+            return True
+        ahead = self.folding.generation - durability.committed + (self._flush_pending is not None)
+        return ahead >= MAX_AHEAD_EVENTS or durability.ahead_bytes >= MAX_AHEAD_BYTES
+
+    # -- notes ---------------------------------------------------------------------------------------------------------
+
+    def queue_note(
+        self, kind: NoteKind, body: bytes, *, dedupe_key: DedupeKey | None = None, snapshot: bytes | None = None
+    ) -> None:
+        """Queue a note to be stored with the last record. `wait_durable` waits for it too."""
+        self.journal.store.write(
+            Write(
+                self.row,
+                self.durability.add_note(),
+                notes=(Note(self.folding.generation, kind, body),),
+                snapshot=snapshot,
+                dedupe_key=dedupe_key,
+                size=len(body) + len(snapshot or b""),
+                epoch=self.claim.epoch,
+            )
+        )
+
+    def note(
+        self,
+        kind: NoteKind,
+        body: bytes,
+        *,
+        history_message: Message | None = None,
+        dedupe_key: DedupeKey | None = None,
+    ) -> asyncio.Future[None]:
+        """Store a note with the last record, without a number of its own. The future is done when it is durable.
+
+        Raises:
+            ServerError: the store has refused a write, or the task was abandoned. The future may raise it too.
+        """
+        self.durability.check()
+        if history_message is not None:
+            self.folding.add_message(history_message)
+            self._settled_task = None
+        snapshot = None
+        if history_message is not None and self.row.state.waiting:  # its snapshot was made before this message
+            snapshot = encode(structs.replace(self.folding.task(), generation=None))
+        self.queue_note(kind, body, dedupe_key=dedupe_key, snapshot=snapshot)
+        return self.durability.wait(0, self.durability.notes_queued)
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def write_draft(self) -> None:
+        """Write the task as a draft."""
+        new = self._new
+        assert new is not None
+        snapshot = encode(new.task)
+        self._enter(Phase.DRAFT)
+        self.journal.store.write(
+            Write(
+                self.row,
+                self.durability.add_note(),
+                notes=_request_notes(new),
+                pushes=() if new.webhook is None else (new.webhook,),
+                snapshot=snapshot,
+                dedupe_key=new.dedupe_key,
+                draft=True,
+                size=len(snapshot),
+                epoch=self.claim.epoch,
+                joins_context=new.joins_context,
+                begins=True,
+                serial=self.journal.serial,
+                pins=self.journal.pins,
+            )
+        )
+
+    def create(self, *, starts: bool = False, queued: bool = False) -> None:
+        """Write record 1, the task itself; with `starts`, also its WORKING status in the same write.
+
+        A task that is `queued` is left to whichever process takes it first.
+        """
+        new, journal, phase = self._new, self.journal, self.phase
+        assert new is not None
+        first = Record.of(1, new.task)
+        records, size = (first,), len(first.body)
+        with_status = starts and self._row_maker is None
+        self._enter(Phase.RUNNING if with_status or phase.is_draft else Phase.QUEUED)
+        if with_status:
+            now = journal.clock.now()
+            event = StatusUpdate(
+                self.row.id,
+                self.row.context_id,
+                TaskStatus(State.WORKING, None, timestamp(now)),
+                journal.status_metadata,
+            )
+            second = Record.of(2, event)
+            self.folding.apply(event)
+            self.row = structs.replace(self.row, state=State.WORKING, status_ms=now, generation=2)
+            records, size = (first, second), size + len(second.body)
+        begun = self.phase.is_begun
+        self.durability.add(records, size)
+        journal.store.write(
+            Write(
+                self.row,
+                partial(self.durability.on_records, len(records), size),
+                create=True,
+                joins_context=new.joins_context,
+                records=records,
+                notes=() if phase.is_draft else _request_notes(new),
+                dedupe_key=new.dedupe_key,
+                pushes=() if new.webhook is None else (new.webhook,),
+                opens_draft=phase.is_draft,
+                size=size if new.request is None else size + len(new.request),
+                epoch=self.claim.epoch,
+                queued=queued,
+                begins=begun,
+                serial=journal.serial,
+                pins=journal.pins and begun,
+            )
+        )
+        if starts and not with_status:
+            self.begin()
+
+    def begin(self) -> None:
+        """Write the WORKING status before the agent's code is called; a draft stays a draft."""
+        phase = self.phase
+        if phase.is_draft:
+            if phase is Phase.DRAFT:
+                self._enter(Phase.REPLYING)
+            return
+        if phase is not Phase.RUNNING:
+            self._enter(Phase.RUNNING)
+        begins = not phase.is_begun
+        if self.row.state is not State.WORKING:
+            self.status(State.WORKING, begins=begins)
+        elif begins and self.journal.sharing is not None:
+            # An answered task that was queued, or will be if its context is busy.
+            self.journal.store.write(
+                Write(
+                    self.row,
+                    self.durability.add_note(),
+                    epoch=self.claim.epoch,
+                    begins=True,
+                    serial=self.journal.serial,
+                    pins=self.journal.pins,
+                )
+            )
 
     def open(self) -> None:
         """Turn a draft into a task. Does nothing when it is a task already, or its run is over."""
-        if self.draft and not self.over:
-            self.create(starts=self._started)
+        if self.phase.is_draft:
+            self.create(starts=self.phase is Phase.REPLYING)
 
     def emit(
         self,
@@ -293,14 +485,15 @@ class LiveTask(TaskWriter):
             ServerError: the store has refused a write, or the task was abandoned.
             ValueError: the task has ended.
         """
-        if self.broken or self._abandoned:
-            self._check()
+        durability = self.durability
+        if durability.build_error is not None:
+            durability.check()
         if self._flush_pending is not None:
-            flush, self._flush_pending, self._has_pending = self._flush_pending, None, False
+            flush, self._flush_pending = self._flush_pending, None
             flush()
-        if self._text_only:
+        if self.form.text_only:
             event = with_text_only(event)
-        if self.draft:
+        if self.phase.is_draft:
             self.create(starts=isinstance(event, ArtifactUpdate))
         generation = self.folding.generation + 1
         # Encode first: an event that cannot be encoded must not take a number.
@@ -316,41 +509,33 @@ class LiveTask(TaskWriter):
         if isinstance(event, StatusUpdate):
             before, state = self.row.state, event.status.state
             self.row = structs.replace(
-                self.row, state=state, status_ms=at_ms or self._clock.now(), generation=generation
+                self.row, state=state, status_ms=at_ms or self.journal.clock.now(), generation=generation
             )
-            self.state = state
-            self.ended = state.final
-            self.over = state.final or state.waiting
-            if self.over:
-                self._settled_at = generation
+            if state.final or state.waiting:
+                self._enter(Phase.ENDED if state.final else Phase.PAUSED)
                 self._settled_task = settled = self.folding.task()
                 snapshot = encode(structs.replace(settled, generation=None))
-                self.wakeup.set()
-            else:
-                self._settled_at = None
+                self._stop_follow_ups()
+            elif self.phase is Phase.PAUSED:
+                self._enter(Phase.QUEUED)
+                durability.unsettle()
             if self._row_maker is not None and state is not before:
                 rows = self._row_maker.rows(self.row, self.task())
         else:
             self.row = structs.replace(self.row, generation=generation)
             self._artifact_ids.add(event.artifact.artifact_id)
-        self._window.append(record)
-        self._window_bytes += size
-        self._ahead_bytes += size
+        durability.add((record,), size, settles=self.phase.is_over)
         if more:
             self._unwritten = (*self._unwritten, record)
-            self._unwritten_bytes += size
             return
         records = (record,)
         if self._unwritten:
             records, self._unwritten = (*self._unwritten, record), ()
-            size += self._unwritten_bytes
-            self._unwritten_bytes = 0
-        if self._window_bytes > MAX_AHEAD_BYTES or len(self._window) > MAX_WINDOW_EVENTS:
-            self._trim()
-        self._store.write(
+            size = sum(len(one.body) for one in records)
+        self.journal.store.write(
             Write(
                 self.row,
-                partial(self._done, generation, size),
+                partial(durability.on_records, generation, size),
                 previous_state=before,
                 records=records,
                 notes=tuple([Note(generation, kind, body) for kind, body in notes]) if notes else (),
@@ -359,11 +544,11 @@ class LiveTask(TaskWriter):
                 dedupe_key=dedupe_key,
                 rows=rows,
                 size=size + (0 if snapshot is None else len(snapshot)) + (_size_of(notes) if notes else 0),
-                epoch=self.epoch,
+                epoch=self.claim.epoch,
                 begins=begins,
-                serial=self._serial,
+                serial=self.journal.serial,
                 # Whoever writes an answer down need not be the node that goes on with it.
-                pins=self._pins and begins,
+                pins=self.journal.pins and begins,
                 mail=self.mail,
             )
         )
@@ -381,13 +566,13 @@ class LiveTask(TaskWriter):
         begins: bool = False,
     ) -> None:
         """Emit a new status with the current time. Raises as `emit` does."""
-        now = self._clock.now()
-        if self._status_metadata:
-            metadata = {**self._status_metadata, **(metadata or {})}
+        now = self.journal.clock.now()
+        if self.journal.status_metadata:
+            metadata = {**self.journal.status_metadata, **(metadata or {})}
         if self._row_maker is not None:  # row versions are times: each change needs another
             now = max(now, self.row.status_ms + 1)
         self.emit(
-            StatusUpdate(self.id, self.context_id, TaskStatus(state, message, timestamp(now)), metadata),
+            StatusUpdate(self.row.id, self.row.context_id, TaskStatus(state, message, timestamp(now)), metadata),
             at_ms=now,
             notes=notes,
             history_message=history_message,
@@ -398,55 +583,37 @@ class LiveTask(TaskWriter):
 
     def fail(self, error: A2AError, message: Message, *, context_state: bytes | None = None) -> None:
         """Fail the task with a protocol error; a caller who has no task yet gets that itself. Raises as `emit` does."""
-        if self.draft:
-            self.draft_error = error
+        draft_error = error if self.phase.is_draft else None
+        if draft_error is not None:
+            self.outcome = RunOutcome(draft_error=draft_error)
             self.open()
         self.status(State.FAILED, message, context_state=context_state)
-        self.error = error
-
-    async def wait_opened(self) -> None:
-        """Wait until the task is durable, or its draft was answered with a bare reply. Raises as `wait_durable`."""
-        while self.draft and not self._reply_durable:
-            self._check()
-            await self._wait(1, 0)
-        if self.reply is None:
-            await self.wait_durable(1)
+        self.outcome = RunOutcome(error=error, draft_error=draft_error)
 
     def finish_with_reply(self, reply: Message) -> None:
         """Answer with a bare reply and delete the draft. Waiters are woken once that is durable.
 
         The reply is stored for repeats if the message has a dedupe key. Raises ServerError as `emit` does.
         """
-        self._check()
-        parts = text_only(reply.parts) if self._text_only else None
+        self.durability.check()
+        parts = text_only(reply.parts) if self.form.text_only else None
         if parts is not None:
             reply = structs.replace(reply, parts=parts)
-        self.reply = reply
-        self.ended = self.over = True
+        self.outcome = RunOutcome(reply)
+        self._enter(Phase.REPLIED)
         dedupe_key = None if self._new is None else self._new.dedupe_key
-        body = encode(reply) if dedupe_key is not None else None
-        self._store.write(
+        self.journal.store.write(
             Write(
                 self.row,
-                self._reply_done,
+                self.durability.on_reply,
                 delete=True,
                 draft=True,
                 dedupe_key=dedupe_key,
-                reply=body,
-                epoch=self.epoch,
-                serial=self._serial,
+                reply=encode(reply) if dedupe_key is not None else None,
+                epoch=self.claim.epoch,
+                serial=self.journal.serial,
             )
         )
-
-    def _reply_done(self, error: BaseException | None) -> None:
-        if error is not None:
-            self._break(error)
-            return
-        self._reply_durable = True
-        self.committed = max(self.committed, 1)
-        self._wake_waiters()
-        self._wake_settle_waiters()
-        self._bus.notify(self.id, self.committed)
 
     # -- while queued ----------------------------------------------------------------------------------------------
 
@@ -456,30 +623,31 @@ class LiveTask(TaskWriter):
         Small tasks and drafts stay in memory. `reload` must be called before anything is added to an unloaded task.
         """
         # The window of a task loaded from the store is empty.
-        size = self._window_bytes or len(encode(self.folding.task()))
-        if size <= SMALL_BYTES or self.draft:
+        size = self.durability.window_bytes or len(encode(self.folding.task()))
+        if size <= SMALL_BYTES or self.phase is not Phase.QUEUED:
             return
-        if self.committed >= self.folding.generation and self._notes_durable >= self._notes_queued:
+        generation, notes = self.folding.generation, self.durability.notes_queued
+        if self.durability.committed >= generation and self.durability.notes_committed >= notes:
             self._unload_now(on_unloaded)
             return
-        durable = self._wait(self.folding.generation, self._notes_queued)
-        durable.add_done_callback(
+        self.durability.wait(generation, notes).add_done_callback(
             lambda future: None if future.cancelled() or future.exception() else self._unload_now(on_unloaded)
         )
 
     def _unload_now(self, on_unloaded: Callable[[], None]) -> None:
-        if self._started or self.over or self.followups or self.state is not State.SUBMITTED:
+        if self.phase is not Phase.QUEUED or self._follow_ups or self.row.state is not State.SUBMITTED:
             return
         bare = structs.replace(self.folding.task(), history=(), artifacts=())
-        self.folding, self.unloaded = Folding(bare, self.folding.generation), True
-        self._window.clear()
-        self._window_bytes = 0
+        self.folding = Folding(bare, self.folding.generation)
+        self._enter(Phase.UNLOADED)
+        self.durability.clear_window()
         on_unloaded()
 
     def reload(self, folding: Folding) -> None:
         """Restore the content of an unloaded task."""
-        if self.unloaded:
-            self.folding, self.unloaded = folding, False
+        if self.phase is Phase.UNLOADED:
+            self._enter(Phase.QUEUED)
+            self.folding = folding
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -497,3 +665,7 @@ class LiveTask(TaskWriter):
         if settled is not None and settled.generation == self.folding.generation:
             return settled
         return self.folding.task()
+
+
+def _request_notes(new: NewTask) -> tuple[Note, ...]:
+    return () if new.request is None else (Note(1, "request", new.request),)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from dragoman.engine.journal.durability import STOPPING
+from dragoman.engine.journal.journal import Journal, Sharing
 from dragoman.engine.journal.live import LiveTask
 from dragoman.engine.journal.new_task import NewTask
+from dragoman.engine.journal.phase import Phase
 from dragoman.engine.journal.replay import JournalCompacted, Replay, RunHistory, read_run_history
-from dragoman.engine.journal.sharing import Sharing
-from dragoman.engine.journal.writer import STOPPING
 from dragoman.engine.ports.ownership import Claim, OwnershipLost
 from dragoman.engine.ports.sole import SoleOwner
 from dragoman.model.error import InternalError, ServerError, TaskNotFound
@@ -56,9 +57,9 @@ class Tasks:
         self.clock = clock
         self.live: dict[str, LiveTask] = {}
         self._task_rows = task_rows
-        self._status_metadata = status_metadata or None
         self.ownership: Ownership = ownership or SoleOwner(store)
         self.sharing = Sharing(self.ownership, serial, pins) if self.ownership.shared else None
+        self.journal = Journal(store, bus, clock, self.sharing, status_metadata or None)
 
     def row_maker(self, origin: str) -> RowMaker | None:
         """The row maker for tasks with that origin, if there is one."""
@@ -74,21 +75,20 @@ class Tasks:
 
     def add(self, live: LiveTask) -> None:
         """Register a task whose run starts or is queued."""
-        self.live[live.id] = live
+        self.live[live.row.id] = live
 
     def release(self, live: LiveTask) -> None:
         """Unregister a task whose run is over; from now on it is read from the store.
 
-        The claim of one that broke is kept: it is still to be failed.
+        The claim of one whose write was refused is kept: it is still to be failed. That of one that has ended or paused
+        ended with that.
         """
-        if self.live.get(live.id) is live:
-            del self.live[live.id]
-        is_settled = live.over and not live.broken
-        if not live.over:
+        if self.live.get(live.row.id) is live:
+            del self.live[live.row.id]
+        if not live.phase.is_over:
             live.abandon()
-        is_broken = live.broken and not live.ownership_lost
-        # In a shared store a claim ends with the task's end or pause.
-        if not is_broken and live.claim is not None and (self.sharing is None or not is_settled):
+        live.durability.detach()
+        if live.phase in (Phase.LOST, Phase.INTERRUPTED):
             self.ownership.release(live.claim)
 
     async def find(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask | None]:
@@ -100,7 +100,7 @@ class Tasks:
         if self.sharing is not None:
             return await self._find_shared(scope, task_id)
         live = self.live.get(task_id)
-        if live is not None and not live.draft:
+        if live is not None and not live.phase.is_draft:
             if live.row.scope != scope:
                 raise _hidden(scope, live.row)
             return live.row, live, None
@@ -115,7 +115,8 @@ class Tasks:
     async def _find_shared(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask]:
         stored = await self.store.task(task_id)
         live = None if stored is None else self.live_of(stored)
-        if stored is not None and live is not None and live.over and stored.row.generation < live.row.generation:
+        is_behind = stored is not None and live is not None and stored.row.generation < live.row.generation
+        if is_behind and live is not None and live.phase.is_over:
             # It has ended or paused, as far as this process knows. Only the store can say so.
             with suppress(OwnershipLost):
                 await live.wait_durable()
@@ -125,7 +126,7 @@ class Tasks:
         if stored.row.scope != scope:
             raise _hidden(scope, stored.row)
         live = self.live_of(stored)
-        if live is not None and live.ended and not stored.row.state.final:
+        if live is not None and live.phase.has_ended and not stored.row.state.final:
             # It has ended and that is not durable yet: nobody may learn of it before other processes can.
             with suppress(OwnershipLost):
                 await live.wait_durable()
@@ -137,7 +138,7 @@ class Tasks:
         live = self.live.get(stored.row.id)
         if live is None or self.sharing is None:
             return live
-        return None if live.draft or live.broken or live.epoch != stored.epoch else live
+        return None if live.phase.is_draft or live.phase.is_broken or live.claim.epoch != stored.epoch else live
 
     async def durable_task(self, live: LiveTask | None, stored: StoredTask | None) -> Task:
         """Return a live or stored task with all its events so far, once they are durable.
@@ -148,7 +149,7 @@ class Tasks:
             ServerError: the store refused a write of the live task, or the server is stopping.
             InternalError: records of the stored task are missing.
         """
-        if live is not None and not live.unloaded:
+        if live is not None and live.phase is not Phase.UNLOADED:
             task = live.task()
             try:
                 await live.wait_durable(seconds=COMMIT_TIMEOUT)
@@ -157,7 +158,7 @@ class Tasks:
             else:
                 return task
         if live is not None:
-            stored = await self.store.task(live.id)
+            stored = await self.store.task(live.row.id)
         if stored is None:
             raise InternalError("the task is neither live nor stored")
         return await self.read(stored)
@@ -188,10 +189,10 @@ class Tasks:
 
     async def reload(self, live: LiveTask) -> None:
         """Reload a queued task if it was unloaded. Raises TaskNotFound when it was deleted."""
-        if live.unloaded:
-            stored = await self.store.task(live.id)
+        if live.phase is Phase.UNLOADED:
+            stored = await self.store.task(live.row.id)
             if stored is None:
-                raise TaskNotFound(taskId=live.id)
+                raise TaskNotFound(taskId=live.row.id)
             live.reload(Folding(await self.read(stored), stored.row.generation))
 
     async def claim(self, stored: StoredTask) -> LiveTask:
@@ -220,44 +221,34 @@ class Tasks:
         base_artifacts = task.artifacts
         if restart:  # the snapshot is that of the last pause: this task has not ended
             base_artifacts = decode_task(stored.snapshot).artifacts if stored.snapshot is not None else ()
-        folding = Folding(task, row.generation)
         live = LiveTask(
-            self.store,
-            self.bus,
-            self.clock,
+            self.journal,
+            claimed.claim,
             row,
-            folding,
+            Folding(task, row.generation),
+            _phase_of(claimed),
             committed=0 if draft else row.generation,
             new=NewTask(row, task) if draft else None,
-            is_stored_draft=draft,
             base_artifacts=base_artifacts,
-            status_metadata=self._status_metadata,
             row_maker=self.row_maker(row.origin),
-            claim=claimed.claim,
-            sharing=self.sharing,
-            begun=claimed.begun,
             mail=stored.mail,
         )
         if draft:
             live.create()
         return live
 
-    def new(self, new: NewTask, on_durable: Callable[[], None] | None = None) -> LiveTask:
+    def new(self, new: NewTask, on_committed: Callable[[], None] | None = None) -> LiveTask:
         """Create a live task from a new task, without writing it."""
-        sharing = self.sharing
         return LiveTask(
-            self.store,
-            self.bus,
-            self.clock,
+            self.journal,
+            Claim(new.row.number, 0 if self.sharing is None else 1),
             new.row,
             Folding(new.task),
+            Phase.NEW,
             committed=0,
             new=new,
-            status_metadata=self._status_metadata,
             row_maker=None if self._task_rows is None else self._task_rows.of(new.row.origin),
-            on_durable=on_durable,
-            claim=None if sharing is None else Claim(new.row.number, 1),
-            sharing=sharing,
+            on_committed=on_committed,
         )
 
     async def run_history(self, row: TaskRow, mail: int = 0) -> RunHistory:
@@ -266,6 +257,13 @@ class Tasks:
         Messages that were posted after number `mail` are left out: the run gets them as its mail.
         """
         return read_run_history(note for note in await self.store.notes(row.number) if note.mail <= mail)
+
+
+def _phase_of(claimed: ClaimedTask) -> Phase:
+    state = claimed.stored.row.state
+    if state.final or state.waiting:
+        return Phase.ENDED if state.final else Phase.PAUSED
+    return Phase.DRAFT if claimed.draft else Phase.RUNNING if claimed.begun else Phase.QUEUED
 
 
 def _hidden(scope: Scope, row: TaskRow) -> TaskNotFound:

@@ -23,7 +23,7 @@ MAX_LINES = 100
 _ID = 8
 
 
-class TaskLog:
+class RunLog:
     """Logs the tasks of one agent at the level info, with caller, skill, state, time and bytes.
 
     Beyond `MAX_LINES` a second, tasks that have completed are counted and logged as a number; at the level debug each
@@ -39,13 +39,13 @@ class TaskLog:
     def add(self, run: Run) -> None:
         """Log a run that is over. Does nothing when it was cut off: the next start of the server goes on from there."""
         live = run.live
-        if not (live.state.final or live.state.waiting or live.reply is not None):
+        if not (live.row.state.final or live.row.state.waiting or live.outcome.reply is not None):
             return
         second = live.row.status_ms // 1000
         if second != self._second:
             self._second, self._lines = second, 0
         self._lines += 1
-        completed = live.state is State.COMPLETED or live.reply is not None
+        completed = live.row.state is State.COMPLETED or live.outcome.reply is not None
         if self._lines > MAX_LINES and completed and not logger.isEnabledFor(logging.DEBUG):
             self._skipped += 1
             if self._timer is None:
@@ -53,8 +53,8 @@ class TaskLog:
                 self._timer = Context().run(self._clock.call_later, 1, self.flush)
             return
         began, ended, size = run.began_ms or live.row.created_ms, live.row.status_ms, live.bytes_written
-        if live.reply is not None:
-            ended, size = self._clock.now(), len(encode(live.reply))
+        if live.outcome.reply is not None:
+            ended, size = self._clock.now(), len(encode(live.outcome.reply))
         kind, _, name = (run.caller or "").partition(" ")
         caller = {kind: name} if name else {"user": live.row.scope.owner}
         self._log(live, run.skill or self._agent, max(0, ended - began), size, caller)
@@ -75,10 +75,11 @@ class TaskLog:
             logger.info("%s", text, extra={"agent": self._agent, "state": "completed", "tasks": skipped})
 
     def _log(self, live: LiveTask, skill: str, milliseconds: int, size: int, caller: dict[str, str]) -> None:
-        state = "replied" if live.reply is not None else live.state.name.lower().replace("_", "-")
+        state = "replied" if live.outcome.reply is not None else live.row.state.name.lower().replace("_", "-")
         who = next(iter(caller.values()))
-        line = f"{live.id[:_ID]}  {skill:<12}  {state:<14}  {_time(milliseconds):>7}  {_size(size):>7}  {who}"
-        fields: dict[str, Any] = {"task": live.id, "context": live.context_id, "agent": self._agent, "skill": skill}
+        line = f"{live.row.id[:_ID]}  {skill:<12}  {state:<14}  {_time(milliseconds):>7}  {_size(size):>7}  {who}"
+        row = live.row
+        fields: dict[str, Any] = {"task": row.id, "context": row.context_id, "agent": self._agent, "skill": skill}
         fields |= {"state": state, "seconds": milliseconds / 1000, "bytes": size, **(caller if who else {})}
         logger.info("%s", line.rstrip(), extra=fields)
 

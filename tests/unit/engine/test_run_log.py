@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Client, Context, State, User
-from dragoman.engine.execute.task_log import MAX_LINES
+from dragoman.engine.execute.run_log import MAX_LINES
 from dragoman.outputs import Reply
 from dragoman.server.listen.request_log import RequestLog
 from dragoman.sync import Client as SyncClient
