@@ -29,7 +29,7 @@ class Artifact(Struct, frozen=True, omit_defaults=True, rename="camel"):
     @property
     def text(self) -> str:
         """The text of all parts, joined without anything between them: they may be the chunks of one text."""
-        return "".join(part.text for part in self.parts if part.text is not None)
+        return "".join([part.text for part in self.parts if part.text is not None])
 
 
 class TaskStatus(Struct, frozen=True, omit_defaults=True, rename="camel"):

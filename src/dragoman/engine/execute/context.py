@@ -418,8 +418,9 @@ class Context:
 
     def replay_followups(self) -> None:
         """Make `messages` yield the follow-ups of earlier runs again, for an agent that starts again from the top."""
-        self._live.follow_ups.add_before(self._followups)
-        self._followups = ()
+        if self._followups:
+            self._live.follow_ups.add_before(self._followups)
+            self._followups = ()
 
 
 async def _call(fn: Callable[..., Any], *args: Any) -> Any:

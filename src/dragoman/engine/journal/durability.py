@@ -186,7 +186,8 @@ class Durability:
 
     async def wait_settled(self) -> None:
         """Wait until the task has ended or paused, and that is committed. Raises ServerError when that never comes."""
-        self.check()
+        if self.build_error is not None:
+            self.check()
         if self.settles_at is None or self.committed < self.settles_at:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._settle_waiters.append(future)

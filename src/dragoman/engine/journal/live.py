@@ -11,7 +11,7 @@ from msgspec import structs
 
 from dragoman.clock import timestamp
 from dragoman.engine.journal.durability import MAX_AHEAD_BYTES, MAX_AHEAD_EVENTS, STOPPING, Durability
-from dragoman.engine.journal.phase import Phase
+from dragoman.engine.journal.phase import TRANSITIONS, Phase
 from dragoman.engine.ports.ownership import OwnershipLost
 from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, TaskRow, Write
 from dragoman.model.error import ServerError
@@ -23,7 +23,7 @@ from dragoman.model.state import State
 from dragoman.model.task import Task, TaskStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
     from dragoman.engine.call import Closing
     from dragoman.engine.journal.journal import Journal
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 # Queued tasks up to this size stay in memory: reading them again would cost more.
 SMALL_BYTES = 64_000
 LOST = "this server has lost the task, which goes on elsewhere: try again with the same messageId"
-
-
-def _size_of(notes: Iterable[tuple[NoteKind, bytes]]) -> int:
-    return sum(len(body) for _, body in notes)
 
 
 class Form(NamedTuple):
@@ -198,7 +194,7 @@ class LiveTask:
         return self.durability.build_error()
 
     def _enter(self, phase: Phase) -> None:
-        assert phase in self.phase.followers, f"task {self.row.id} cannot go from {self.phase} to {phase}"
+        assert phase in TRANSITIONS[self.phase], f"task {self.row.id} cannot go from {self.phase} to {phase}"
         self.phase = phase
 
     def _stop_follow_ups(self) -> None:
@@ -373,7 +369,7 @@ class LiveTask:
             Write(
                 self.row,
                 self.durability.add_note(),
-                notes=_request_notes(new),
+                notes=() if new.request is None else (Note(1, "request", new.request),),
                 pushes=() if new.webhook is None else (new.webhook,),
                 snapshot=snapshot,
                 dedupe_key=new.dedupe_key,
@@ -419,7 +415,7 @@ class LiveTask:
                 create=True,
                 joins_context=new.joins_context,
                 records=records,
-                notes=() if phase.is_draft else _request_notes(new),
+                notes=() if phase.is_draft or new.request is None else (Note(1, "request", new.request),),
                 dedupe_key=new.dedupe_key,
                 pushes=() if new.webhook is None else (new.webhook,),
                 opens_draft=phase.is_draft,
@@ -488,13 +484,8 @@ class LiveTask:
         durability = self.durability
         if durability.build_error is not None:
             durability.check()
-        if self._flush_pending is not None:
-            flush, self._flush_pending = self._flush_pending, None
-            flush()
-        if self.form.text_only:
-            event = with_text_only(event)
-        if self.phase.is_draft:
-            self.create(starts=isinstance(event, ArtifactUpdate))
+        if self._flush_pending is not None or self.form.text_only or self.phase.is_draft:
+            event = self._prepare(event)
         generation = self.folding.generation + 1
         # Encode first: an event that cannot be encoded must not take a number.
         record = Record.of(generation, event)
@@ -512,10 +503,7 @@ class LiveTask:
                 self.row, state=state, status_ms=at_ms or self.journal.clock.now(), generation=generation
             )
             if state.final or state.waiting:
-                self._enter(Phase.ENDED if state.final else Phase.PAUSED)
-                self._settled_task = settled = self.folding.task()
-                snapshot = encode(structs.replace(settled, generation=None))
-                self._stop_follow_ups()
+                snapshot = self._settle(state)
             elif self.phase is Phase.PAUSED:
                 self._enter(Phase.QUEUED)
                 durability.unsettle()
@@ -531,7 +519,10 @@ class LiveTask:
         records = (record,)
         if self._unwritten:
             records, self._unwritten = (*self._unwritten, record), ()
-            size = sum(len(one.body) for one in records)
+            size = sum([len(one.body) for one in records])
+        added = 0 if snapshot is None else len(snapshot)
+        if notes:
+            added += sum([len(body) for _, body in notes])
         self.journal.store.write(
             Write(
                 self.row,
@@ -543,7 +534,7 @@ class LiveTask:
                 context_state=context_state,
                 dedupe_key=dedupe_key,
                 rows=rows,
-                size=size + (0 if snapshot is None else len(snapshot)) + (_size_of(notes) if notes else 0),
+                size=size + added,
                 epoch=self.claim.epoch,
                 begins=begins,
                 serial=self.journal.serial,
@@ -552,6 +543,25 @@ class LiveTask:
                 mail=self.mail,
             )
         )
+
+    def _prepare(self, event: StatusUpdate | ArtifactUpdate) -> StatusUpdate | ArtifactUpdate:
+        """Write what comes before an event, and return it in the form of this task."""
+        if self._flush_pending is not None:
+            flush, self._flush_pending = self._flush_pending, None
+            flush()
+        if self.form.text_only:
+            event = with_text_only(event)
+        if self.phase.is_draft:
+            self.create(starts=isinstance(event, ArtifactUpdate))
+        return event
+
+    def _settle(self, state: State) -> bytes:
+        """Enter the phase of a task that has ended or paused. Returns its snapshot."""
+        self._enter(Phase.ENDED if state.final else Phase.PAUSED)
+        self._settled_task = settled = self.folding.task()
+        if self._follow_ups is not None:
+            self._follow_ups.wake()
+        return encode(structs.replace(settled, generation=None))
 
     def status(
         self,
@@ -665,7 +675,3 @@ class LiveTask:
         if settled is not None and settled.generation == self.folding.generation:
             return settled
         return self.folding.task()
-
-
-def _request_notes(new: NewTask) -> tuple[Note, ...]:
-    return () if new.request is None else (Note(1, "request", new.request),)

@@ -14,7 +14,7 @@ class Phase(Enum):
 
     `is_draft`: no query returns it. `is_begun`: the store knows that the agent's code may have been called.
     `is_broken`: a write was refused. `has_ended`: it takes no more events. `is_over`: further output of the run is
-    ignored. `followers` are the phases that may come next.
+    ignored. `TRANSITIONS` says which phases may come next.
     """
 
     # Built, and nothing is written.
@@ -40,7 +40,9 @@ class Phase(Enum):
     # The run was stopped before the task ended or paused.
     INTERRUPTED = "interrupted"
 
-    followers: tuple[Phase, ...]
+    # Members are compared by identity, and so they are hashed: that of `Enum` is a call for each look at the table.
+    __hash__ = object.__hash__
+
     is_draft: bool
     is_begun: bool
     is_broken: bool
@@ -48,7 +50,6 @@ class Phase(Enum):
     is_over: bool
 
     def __init__(self, name: str) -> None:
-        self.followers = ()
         self.is_draft = name in {"draft", "replying"}
         self.is_begun = name in {"draft", "replying", "running"}
         self.is_broken = name in {"lost", "refused"}
@@ -74,5 +75,3 @@ TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.LOST: (),
     Phase.REFUSED: (),
 }
-for _phase, _followers in TRANSITIONS.items():
-    _phase.followers = _followers
