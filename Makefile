@@ -26,7 +26,7 @@ PEERS  := $(patsubst %,.peers/%/ready,a2a-sdk-03 adk adk-1 adk-1-31 adk-2-5 fast
 # Hundreds of tests start processes: what was compiled once is not compiled again in each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo-crash setup test test-all test-short console-test check format lock first-hour picture screenshots interop cluster soak mutants bench verify clean
+.PHONY: help run demo-crash setup test test-all test-short console-test check format lock first-hour picture screenshots interop cluster soak simulate mutants bench verify clean
 
 help:           ## Show this help.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -77,6 +77,9 @@ cluster: $(VENV)/dev.ready  ## Test several nodes on a real PostgreSQL, with fau
 soak: $(VENV)/dev.ready  ## Run the long tests: faults, large stores, load, many examples.
 	$(PYTEST) -m soak --timeout 1200
 	$(PYTEST) -n 2 -m "hypothesis and not soak and not cluster and not interop and not console" --hypothesis-profile many --timeout 600
+
+simulate: $(VENV)/dev.ready  ## Play random schedules of the engine in virtual time, and record the range: make simulate SEEDS=0-20000.
+	PYTHONPATH=tests $(BIN)/python -m cluster.simulate $(SEEDS)
 
 mutants: $(VENV)/dev.ready $(TOOLS)  ## Mutate the code in 60 places, and list the mutations that no test notices.
 	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)

@@ -201,6 +201,7 @@ class Effects:
         self.once: Counter[tuple[str, str]] = Counter()
         # The handles of logins by task: each pause replaces that of the one before.
         self.handles: dict[str, str] = {}
+        self._pardoned = 0
         self._active: dict[_Run, None] = {}
         self._homes: dict[tuple[str, str], str] = {}
 
@@ -213,7 +214,7 @@ class Effects:
         key = (live.row.id, len(ctx.answers), 0 if not restartable or (claim and claim.counts) else run.epoch)
         self.starts[key] += 1
         starts = self.starts[key]
-        if starts > (ATTEMPTS if restartable else 1):
+        if starts > (ATTEMPTS + self._pardoned if restartable else 1):
             self._audit.report(f"the run of task {live.row.id} has begun {starts} times", run.number)
         self.check_claim(run)
         home = self._homes.setdefault(run.context, node.name) if agent.pinned else node.name
@@ -244,6 +245,10 @@ class Effects:
             and run.number not in self._audit.uncertain
             and (run.number, run.epoch + 1) not in self._audit.claims
         )
+
+    def pardon(self) -> None:
+        """Runs may begin once more, and that is no attempt: a server stops properly, or has refused the message."""
+        self._pardoned += 1
 
     def end(self, run: _Run) -> None:
         """The agent's code has ended."""

@@ -17,9 +17,6 @@ from dragoman.stores.postgres.sql import reader as queries
 if TYPE_CHECKING:
     from cluster.machine import Cluster
 
-# Reasons that a task must never fail for: its store hides all of these faults.
-FORBIDDEN_REASONS = ("could not take writes", "has lost events", "Internal error", "internal error")
-
 
 class FinalChecks:
     """The checks of a cluster in which everything is done."""
@@ -89,7 +86,7 @@ class FinalChecks:
         if stored.snapshot is not None and decode_task(stored.snapshot).artifacts != task.artifacts:
             self._report(f"the snapshot of {task_id} is not what its journal says", task_id)
         text = "" if task.status.message is None else task.status.message.text
-        if states[-1] is State.FAILED and any(reason in text for reason in FORBIDDEN_REASONS):
+        if states[-1] is State.FAILED and any(reason in text for reason in self._cluster.forbidden_reasons):
             self._report(f"{task_id} has failed: {text}", task_id)
         if task_id in self._cluster.canceled and states[-1] is not State.CANCELED:
             self._report(f"{task_id} was canceled and is {states[-1]}", task_id)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import random as global_random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from random import Random
 from typing import Any, Self
 
@@ -49,6 +50,14 @@ class Cluster(FaultSteps):
     `storm` is how much more frequent faults are than usual, `faults` are those that may happen. `step` does one thing
     at random. `finish` ends all faults, waits until everything is done, and checks all that must hold at the end.
     """
+
+    # Reasons that a task must never fail for: its store hides all of these faults.
+    forbidden_reasons: tuple[str, ...] = (
+        "could not take writes",
+        "has lost events",
+        "Internal error",
+        "internal error",
+    )
 
     def __init__(
         self,
@@ -95,10 +104,16 @@ class Cluster(FaultSteps):
 
     def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
         """Let time pass, and look for violations."""
-        with self._logs.watch(), ids_of(self.random):
+        with self.seeded():
             done = self.world.run(seconds, until)
         self.check()
         return done
+
+    @contextmanager
+    def seeded(self) -> Generator[None]:
+        """Draw from the seed whatever the code under test draws, and collect the errors that it logs."""
+        with self._logs.watch(), ids_of(self.random):
+            yield
 
     def _time(self) -> str:
         return f"{self.world.now - START:.3f}"
@@ -119,7 +134,7 @@ class Cluster(FaultSteps):
         self._names += name is None
         name = name or f"n{self._names}"
         parts = (self.world, self.network, self.board, self.effects, self.random, name)
-        with self._logs.watch(), ids_of(self.random):
+        with self.seeded():
             self.nodes.append(SimulatedNode(*parts, runs_limit))
 
     @property
@@ -443,13 +458,7 @@ class Cluster(FaultSteps):
 
     def finish(self) -> None:
         """End all faults, wait until everything is done, and check everything."""
-        self.trace.append(f"{self._time()} the faults end")
-        self.network.down_until = 0
-        self.board.loss, self.board.delay = 0.0, 0.004
-        for node in self.living:
-            node.freeze(stopped=False)
-            for link in node.links:
-                link.weather, link.down_until = CALM, 0
+        self.heal()
         end = self.world.now + HEAL_SECONDS
         while self.world.now < end and not (self.world.now > end - HEAL_SECONDS + 20 and self._is_quiet()):
             if not any(node.runs_limit is None and not node.stopping for node in self.living):
@@ -461,6 +470,16 @@ class Cluster(FaultSteps):
         self.run(16.0)  # as long as it takes until lost wake-ups are noticed
         FinalChecks(self).check()
         self.check()
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.trace.append(f"{self._time()} the faults end")
+        self.network.down_until = 0
+        self.board.loss, self.board.delay = 0.0, 0.004
+        for node in self.living:
+            node.freeze(stopped=False)
+            for link in node.links:
+                link.weather, link.down_until = CALM, 0
 
     def retry_all(self) -> None:
         """Repeat every message that nobody has answered."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from dragoman.engine import paging
+from dragoman.engine.accept.dedupe import Deduplicator
 from dragoman.engine.accept.inbox import Inbox
 from dragoman.engine.accept.resumption import Resumption
 from dragoman.engine.accept.shared_inbox import SharedInbox
@@ -97,8 +98,17 @@ class Service:
         store = store if self._write_through is None else self._write_through
         ownership = ownership or SoleOwner(store)
         pins = ownership.shared and agent.pinned
+        self._deduplicator = deduplicator = Deduplicator(store, clock, settings.dedupe, shared=ownership.shared)
         self._tasks = tasks = Tasks(
-            store, bus, clock, settings.task_rows, status_metadata, ownership, serial=not agent.parallel, pins=pins
+            store,
+            bus,
+            clock,
+            settings.task_rows,
+            status_metadata,
+            ownership,
+            serial=not agent.parallel,
+            pins=pins,
+            on_refused=deduplicator.doubt,
         )
         self._quota = Quota(settings)
         self.runner = runner = Runner(agent, tasks, self._quota, settings, self._on_paused)
@@ -106,7 +116,7 @@ class Service:
         self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
         self._keeper: ClaimKeeper | None = None
-        inbox_parts = (agent, tasks, runner, self._quota, locks, settings, self._webhooks)
+        inbox_parts = (agent, tasks, runner, self._quota, locks, settings, deduplicator, self._webhooks)
         if ownership.shared:
             self._keeper = ClaimKeeper(agent, tasks, runner, self._recovery, locks)
             self._inbox: Inbox = SharedInbox(*inbox_parts, refresh=self._keeper.refresh)
@@ -152,7 +162,7 @@ class Service:
         if self._keeper is not None:
             self._keeper.start()
             return
-        await self._inbox.deduplicator.load()
+        await self._deduplicator.load()
         await self._recovery.recover()
         self._quota.recover(self._tasks.live.values())
 
@@ -396,6 +406,8 @@ class Service:
         slot = self._admit_stream(caller)
         scope = self._admit(call, request.tenant)
         row, live, stored = await self._tasks.find(scope, request.id)
+        if live is not None and live.phase.has_ended:  # nobody may learn of that before it is durable
+            await live.wait_durable()
         state = live.row.state if live else row.state
         resumable = after is not None and 0 <= after <= row.generation
         if after is not None and resumable and state.final:

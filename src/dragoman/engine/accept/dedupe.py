@@ -60,7 +60,8 @@ class Deduplicator:
 
     Only messages whose id is a UUID have a dedupe key: ids typed by hand ("m1") and the same id with other content are
     never repeats. Recent keys are in memory; older ones, and those from before a restart, are in a Bloom filter. So a
-    new message hardly ever costs a read.
+    new message hardly ever costs a read. Once a write of a task was refused, only the store knows which of its messages
+    it has: `doubt` says so.
 
     When other processes share the store (`shared`), memory proves nothing: the store refuses a key that exists.
     """
@@ -71,6 +72,8 @@ class Deduplicator:
         self._clock = clock
         self._window_ms = round(seconds * 1000)
         self._recent: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
+        # Tasks a write of which was refused, and when their keys have expired.
+        self._doubtful: dict[str, int] = {}
         # Rotated once per window: all keys in the older filter have expired when it is dropped.
         self._newer, self._older = BloomFilter(), BloomFilter()
         self._rotated_ms = clock.now()
@@ -102,10 +105,23 @@ class Deduplicator:
             return await self._store.duplicate_of(dedupe_key.digest, now)
         entry = self._recent.get(dedupe_key.digest)
         if entry is not None:
-            return entry[1] if entry[0] > now else None
+            expires_ms, task_id = entry
+            if task_id not in self._doubtful:
+                return task_id if expires_ms > now else None
+            # It stays here until the message is accepted again: meanwhile no other request takes the message for new.
+            return await self._store.duplicate_of(dedupe_key.digest, now)
         if dedupe_key.digest in self._newer or dedupe_key.digest in self._older:
             return await self._store.duplicate_of(dedupe_key.digest, now)
         return None
+
+    def doubt(self, task_id: str) -> None:
+        """Note that the store has refused a write of a task: it may not have the keys of its messages."""
+        now = self._clock.now()
+        while self._doubtful and next(iter(self._doubtful.values())) <= now:
+            del self._doubtful[next(iter(self._doubtful))]
+        if not self._shared:
+            self._doubtful.pop(task_id, None)
+            self._doubtful[task_id] = now + self._window_ms
 
     def add(self, dedupe_key: DedupeKey, task_id: str) -> None:
         """Add a key in memory. The store gets it with the write of what the message caused."""

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import structs
 
 from dragoman.clock import timestamp
-from dragoman.engine.accept.dedupe import Deduplicator
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.traces import link_to_task
+from dragoman.engine.journal.durability import unavailable
 from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.replay import StoredRequest
 from dragoman.engine.ports.store import DedupeKey, Scope, StoredTask, TaskRow
@@ -37,6 +37,7 @@ from dragoman.telemetry.spans import TRACING
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from dragoman.engine.accept.dedupe import Deduplicator
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
@@ -75,6 +76,7 @@ class Inbox:
         quota: Quota,
         locks: KeyedLocks,
         settings: EngineSettings,
+        deduplicator: Deduplicator,
         webhooks: WebhookOperations | None = None,
     ) -> None:
         self._agent = agent
@@ -85,8 +87,7 @@ class Inbox:
         self._settings = settings
         self._webhooks = webhooks
         self._task_metadata = None if agent.output_metadata is None else agent.output_metadata.task or None
-        is_shared = tasks.sharing is not None
-        self.deduplicator = Deduplicator(tasks.store, tasks.clock, settings.dedupe, shared=is_shared)
+        self._deduplicator = deduplicator
 
     async def accept(
         self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str, lease: Lease | None
@@ -188,11 +189,12 @@ class Inbox:
         accepted = self._create_if_new(scope, call, request, caller, with_webhook=True)
         if accepted is not None:
             return accepted
-        dedupe_key = self.deduplicator.key_of(scope, request.message)
+        message = request.message
+        dedupe_key = self._deduplicator.key_of(scope, message)
         if dedupe_key is None:
             return await self._route_by_id(scope, call, request, None, caller)
         async with self._locks.hold(dedupe_key.digest):
-            duplicate = await self._find_duplicate(scope, call, request.message, dedupe_key)
+            duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
             if duplicate is not None:
                 return duplicate
             return await self._route_by_id(scope, call, request, dedupe_key, caller)
@@ -218,8 +220,8 @@ class Inbox:
             return None
         if self._settings.task_rows is not None and self._id_source(call) is not None:
             return None  # getting an id from a row maker takes an await: see `_route_by_id`
-        dedupe_key = self.deduplicator.key_of(scope, message)
-        if dedupe_key is not None and self.deduplicator.may_contain(dedupe_key):
+        dedupe_key = self._deduplicator.key_of(scope, message)
+        if dedupe_key is not None and self._deduplicator.may_contain(dedupe_key):
             return None
         # `_create` adds the key, and nothing is awaited before that: no lock is needed.
         return self._create(scope, call, request, dedupe_key, caller)
@@ -227,9 +229,26 @@ class Inbox:
     async def _find_duplicate(
         self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey
     ) -> AcceptedMessage | None:
-        task_id = await self.deduplicator.find(dedupe_key)
+        """Find what a repeated message is answered with; None when it is new.
+
+        Raises:
+            ServerError: the end of its draft was refused, and the reaper has not made a failed task of it yet.
+        """
+        task_id = await self._deduplicator.find(dedupe_key)
         if task_id is None:
             return None
+        duplicate = await self._read_duplicate(scope, call, task_id, message, dedupe_key)
+        if duplicate is None:
+            if await self._tasks.store.duplicate_of(dedupe_key.digest, self._tasks.clock.now()) is not None:
+                raise unavailable(None)
+        elif duplicate.live is not None:  # nobody may learn that a message was accepted before that is durable
+            await duplicate.live.wait_durable(1 if message.task_id is None else None)
+        return duplicate
+
+    async def _read_duplicate(
+        self, scope: Scope, call: CallContext, task_id: str, message: Message, dedupe_key: DedupeKey
+    ) -> AcceptedMessage | None:
+        """Return what a repeated message is answered with. None while its task is a draft that is not live here."""
         live = self._tasks.live.get(task_id)
         if live is not None:
             return AcceptedMessage(live.row, live, repeat=True)
@@ -270,6 +289,8 @@ class Inbox:
                 if request.message.task_id is not None:
                     raise
                 return await self._create_with_id(scope, call, request, dedupe_key, caller)
+            if live is not None and live.phase.has_ended:  # nobody may learn of that before it is durable
+                await live.wait_durable()
             self._check_can_accept(request, row, live)
             if live is not None and not live.row.state.waiting:
                 return await self._deliver(live, request.message, dedupe_key)
@@ -360,7 +381,7 @@ class Inbox:
         live = tasks.new(new, None if webhook is None else partial(self._follow, row, webhook))
         ctx = self._runner.build_first_context(live, call, message, metadata)
         if dedupe_key is not None:
-            self.deduplicator.add(dedupe_key, task_id)
+            self._deduplicator.add(dedupe_key, task_id)
         plan = self._agent.plan(ctx)
         draft = plan.replies and allow_draft and not request.configuration.return_immediately
         self._runner.create(
@@ -381,7 +402,7 @@ class Inbox:
         note_durable = live.note("message", encode(message), history_message=message, dedupe_key=dedupe_key)
         task = live.task()
         if dedupe_key is not None:
-            self.deduplicator.add(dedupe_key, live.row.id)
+            self._deduplicator.add(dedupe_key, live.row.id)
         live.follow_ups.add(message)
         await note_durable
         return AcceptedMessage(live.row, live if runs else None, task)
@@ -435,7 +456,7 @@ class Inbox:
         )
         task = live.task()
         if dedupe_key is not None:
-            self.deduplicator.add(dedupe_key, row.id)
+            self._deduplicator.add(dedupe_key, row.id)
         if self._tasks.sharing is not None and not self._runner.may_run_here():
             try:
                 await live.wait_durable(task.generation)

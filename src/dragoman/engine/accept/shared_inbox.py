@@ -51,7 +51,7 @@ class SharedInbox(Inbox):
             raise ServerError(CUT_OFF, retryAfter="1")
         message = request.message
         check_id(message.message_id, "message.messageId")
-        dedupe_key = self.deduplicator.key_of(scope, message)
+        dedupe_key = self._deduplicator.key_of(scope, message)
         task_id = message.task_id or request.new_task_id
         if task_id is None:
             return await self._create_shared(scope, call, request, dedupe_key, caller)
@@ -81,7 +81,7 @@ class SharedInbox(Inbox):
             return None
         # After the task was read: what another process accepts from now on changes its generation.
         if dedupe_key is not None:
-            duplicate = await self._find_duplicate_shared(scope, call, message, dedupe_key)
+            duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
             if duplicate is not None:
                 return duplicate
         if found is None:
@@ -140,7 +140,7 @@ class SharedInbox(Inbox):
             if not await self._tasks.ownership.post(row, encode(message), dedupe_key, expected):
                 return None
         except MessageRepeated:
-            return None if dedupe_key is None else await self._find_duplicate_shared(scope, call, message, dedupe_key)
+            return None if dedupe_key is None else await self._find_duplicate(scope, call, message, dedupe_key)
         if live is not None:
             await self._refresh(live)
         stored = await self._tasks.store.task(row.id)
@@ -166,7 +166,7 @@ class SharedInbox(Inbox):
             return (
                 None
                 if dedupe_key is None
-                else await self._find_duplicate_shared(stored.row.scope, call, request.message, dedupe_key)
+                else await self._find_duplicate(stored.row.scope, call, request.message, dedupe_key)
             )
 
     async def go_on(self, stored: StoredTask, call: CallContext, message: Message) -> AcceptedMessage | None:
@@ -216,7 +216,7 @@ class SharedInbox(Inbox):
             except MessageRepeated:
                 if dedupe_key is None:
                     raise
-                duplicate = await self._find_duplicate_shared(scope, call, request.message, dedupe_key)
+                duplicate = await self._find_duplicate(scope, call, request.message, dedupe_key)
                 if duplicate is not None:
                     return duplicate
             except ContextBusy:  # only a draft begins with its creation; as a task it can be queued
@@ -239,24 +239,26 @@ class SharedInbox(Inbox):
         """Find the task with the id that the caller chose: it may be that of the same message. Raises InvalidParams."""
         duplicate = None
         if dedupe_key is not None:
-            duplicate = await self._find_duplicate_shared(scope, call, message, dedupe_key)
+            duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
         if duplicate is None:
             raise InvalidParams("this id cannot be used: choose another", field="id")
         return duplicate
 
-    async def _find_duplicate_shared(
+    async def _find_duplicate(
         self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey
     ) -> AcceptedMessage | None:
         """Find the task or the reply of a repeated message. While it is a draft elsewhere, wait for either."""
-        task_id = await self.deduplicator.find(dedupe_key)
+        task_id = await self._deduplicator.find(dedupe_key)
         if task_id is None:
             return None
         deadline = self._tasks.clock.now() + round(self._settings.long_poll * 1000)
         with self._tasks.bus.watch(task_id) as watch:
-            while True:
-                duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
-                if duplicate is not None or await self.deduplicator.find(dedupe_key) is None:
+            while task_id is not None:
+                duplicate = await self._read_duplicate(scope, call, task_id, message, dedupe_key)
+                if duplicate is not None:
                     return duplicate
                 if self._tasks.clock.now() >= deadline:
                     raise ServerError(ELSEWHERE)
                 await watch.wait_past(0, _DRAFT_SECONDS)
+                task_id = await self._deduplicator.find(dedupe_key)
+            return None

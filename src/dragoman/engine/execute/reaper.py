@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dragoman.clock import Timer
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
+    from dragoman.engine.ports.store import TaskRow
 
 logger = logging.getLogger("dragoman.engine")
 UNSTORED = "the store could not take writes"
@@ -32,15 +33,15 @@ class BrokenTaskReaper:
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        # Task numbers by id: the id may belong to another task when it is read back. And what to call when it failed.
-        self._ids: dict[str, tuple[int, Callable[[], Awaitable[None]] | None]] = {}
+        # Rows by id: the id may belong to another task when it is read back. And what to call when it failed.
+        self._ids: dict[str, tuple[TaskRow, Callable[[], Awaitable[None]] | None]] = {}
         self._timer: Timer | None = None
         self._worker: asyncio.Task[None] | None = None
         self._closed = False
 
     def add(self, broken: LiveTask) -> None:
         """Add a task whose run was stopped because the store refused a write."""
-        self._ids[broken.row.id] = broken.row.number, broken.on_failed
+        self._ids[broken.row.id] = broken.row, broken.on_failed
         self._schedule()
 
     def close(self) -> None:
@@ -68,8 +69,8 @@ class BrokenTaskReaper:
     async def _work(self) -> None:
         await self._tasks.store.check()
         ended = 0
-        for task_id, (number, on_failed) in tuple(self._ids.items()):
-            failed = await self._fail(task_id, number)
+        for task_id, (row, on_failed) in tuple(self._ids.items()):
+            failed = await self._fail(row)
             self._ids.pop(task_id, None)
             ended += failed
             if failed and on_failed is not None:
@@ -77,10 +78,13 @@ class BrokenTaskReaper:
         if ended:
             logger.warning("%d %s failed: %s", ended, "task" if ended == 1 else "tasks", UNSTORED)
 
-    async def _fail(self, task_id: str, number: int) -> bool:
-        stored = await self._tasks.store.task(task_id)
-        # Not stored: its creation was refused.
-        if stored is None or stored.row.number != number or stored.row.state.final or task_id in self._tasks.live:
+    async def _fail(self, row: TaskRow) -> bool:
+        stored = await self._tasks.store.task(row.id)
+        is_draft = stored is None
+        if stored is None:  # its creation was refused, or the end of its draft
+            drafts = await self._tasks.store.drafts(row.scope.agent)
+            stored = next((draft for draft in drafts if draft.row.id == row.id), None)
+        if stored is None or stored.row.number != row.number or stored.row.state.final or row.id in self._tasks.live:
             return False
         is_waiting = stored.row.state.waiting
         if is_waiting and self._tasks.sharing is None:
@@ -91,7 +95,7 @@ class BrokenTaskReaper:
         if is_waiting:  # the refused write was an answer, which can be sent again, to any process
             self._tasks.ownership.release(claimed.claim)
             return False
-        live = await self._tasks.load(claimed)
+        live = await self._tasks.load(claimed._replace(draft=is_draft))
         live.status(State.FAILED, agent_message(live, (Part(text=UNSTORED),)))
         await live.wait_durable()
         return True

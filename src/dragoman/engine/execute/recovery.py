@@ -61,10 +61,17 @@ class Recovery:
         """Run a claimed task, or fail it and return it. One that cannot be read is logged and left as it is.
 
         When this process has no room for a run, the task is queued instead.
+
+        Raises:
+            ServerError: the only process on the store cannot write to it.
         """
+        live: LiveTask | None = None
         try:
-            return await self._recover(claimed)
+            live = await self._tasks.load(claimed, restart=True)
+            return await self._recover(claimed, live)
         except Exception as error:  # one unreadable task must not prevent the server from starting
+            if live is not None and live.phase.is_broken and not self._ownership.shared:
+                raise
             if self._ownership.shared and isinstance(error, ServerError):
                 # The store does not answer. A comparison of claims with runs finds it again.
                 logger.warning("task %s cannot be recovered now: %s", claimed.stored.row.id, error)
@@ -73,10 +80,9 @@ class Recovery:
             self._count(claimed, "error")
             return None
 
-    async def _recover(self, claimed: ClaimedTask) -> LiveTask | None:
+    async def _recover(self, claimed: ClaimedTask, live: LiveTask) -> LiveTask | None:
         """Run a task again, or fail it and return it. A draft becomes a task: its caller is no longer connected."""
         stored, began = claimed.stored, claimed.begun
-        live = await self._tasks.load(claimed, restart=True)
         if claimed.home is not None:
             reason = f"its session was on the node {claimed.home}, which is gone: start a new conversation"
             live.status(State.FAILED, agent_message(live, (Part(text=reason),)))

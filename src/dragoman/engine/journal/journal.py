@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dragoman.clock import Clock
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.ownership import Ownership
@@ -35,10 +37,11 @@ class Journal:
     """Where the tasks of one agent are written.
 
     `sharing` is None unless other processes use the same store. `status_metadata` is added to every status. `stopping`
-    is True when this process stops, and all runs with it.
+    is True when this process stops, and all runs with it. `on_refused` is called with the id of a task a write of which
+    the store has refused.
     """
 
-    __slots__ = ("bus", "clock", "pins", "serial", "sharing", "status_metadata", "stopping", "store")
+    __slots__ = ("bus", "clock", "on_refused", "pins", "serial", "sharing", "status_metadata", "stopping", "store")
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Journal:
         clock: Clock,
         sharing: Sharing | None = None,
         status_metadata: dict[str, Any] | None = None,
+        on_refused: Callable[[str], None] | None = None,
     ) -> None:
         self.store = store
         self.bus = bus
@@ -55,6 +59,7 @@ class Journal:
         self.serial = sharing is not None and sharing.serial
         self.pins = sharing is not None and sharing.pins
         self.status_metadata = status_metadata
+        self.on_refused = on_refused
         self.stopping = False
 
     def stop(self) -> None:

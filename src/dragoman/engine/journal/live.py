@@ -232,6 +232,8 @@ class LiveTask:
         self._stop_follow_ups()
         self.stop_work()
         self.durability.refuse(cause)
+        if self.journal.on_refused is not None:
+            self.journal.on_refused(self.row.id)
 
     def lose(self) -> None:
         """Stop: another process owns the task now. Those who wait for it get OwnershipLost."""

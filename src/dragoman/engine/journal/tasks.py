@@ -51,6 +51,7 @@ class Tasks:
         *,
         serial: bool = True,
         pins: bool = False,
+        on_refused: Callable[[str], None] | None = None,
     ) -> None:
         self.store = store
         self.bus = bus
@@ -59,7 +60,7 @@ class Tasks:
         self._task_rows = task_rows
         self.ownership: Ownership = ownership or SoleOwner(store)
         self.sharing = Sharing(self.ownership, serial, pins) if self.ownership.shared else None
-        self.journal = Journal(store, bus, clock, self.sharing, status_metadata or None)
+        self.journal = Journal(store, bus, clock, self.sharing, status_metadata or None, on_refused)
 
     def row_maker(self, origin: str) -> RowMaker | None:
         """The row maker for tasks with that origin, if there is one."""
@@ -233,8 +234,8 @@ class Tasks:
             row_maker=self.row_maker(row.origin),
             mail=stored.mail,
         )
-        if draft:
-            live.create()
+        if draft:  # begun: a task that is only submitted would begin again after the next crash
+            live.create(starts=claimed.begun)
         return live
 
     def new(self, new: NewTask, on_committed: Callable[[], None] | None = None) -> LiveTask:

@@ -1,0 +1,150 @@
+"""What the store has refused was not accepted: the message may come again, and its code does not begin twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from dragoman import Agent
+from dragoman.model.error import ServerError, UnsupportedOperation
+from dragoman.model.state import State
+from dragoman.outputs import Ask, Reply
+
+from .conftest import Gate, HeldStore, turns, until
+
+
+def asks(auth: bool) -> Any:
+    async def run(ctx: Any) -> Any:
+        yield "answered" if ctx.resume else Ask("?", auth=auth)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("auth", "after"), [(True, State.AUTH_REQUIRED), (False, State.COMPLETED)], ids=["a note", "an answer"]
+)
+async def test_a_message_to_a_waiting_task_that_was_refused_is_taken_when_it_comes_again(
+    start: Any, failing_store: Any, auth: bool, after: State
+) -> None:
+    engine, message_id = await start(asks(auth), store=failing_store), str(uuid4())
+    task = await engine.send()
+    failing_store.refuses = lambda write: True
+    with pytest.raises(ServerError, match="cannot take writes"):
+        await engine.send("more", task=task, message_id=message_id)
+    failing_store.refuses = lambda write: False
+    for _ in range(2):  # the second is a repeat
+        accepted = await engine.send("more", task=task, message_id=message_id)
+        assert (accepted.state, [message.text for message in accepted.history]) == (after, ["go", "?", "more"])
+
+
+async def test_a_repeat_is_not_confirmed_before_the_message_itself_is_stored(
+    start: Any, held_store: Any, clock: Any
+) -> None:
+    agent = Gate()
+    engine, message_id = await start(agent.run, store=held_store), str(uuid4())
+    task = await engine.begin()
+    held_store.holding = True
+    first, second = (engine.sending("more", task=task, message_id=message_id, wait=False) for _ in range(2))
+    await turns()
+    await clock.advance(60)  # longer than a read waits for a store that takes no writes
+    assert not first.done()
+    assert not second.done()
+    held_store.release()
+    assert [message.text for message in (await second).history] == ["go", "more"]
+    agent.open.set()
+    await first
+    await engine.idle()
+
+
+async def test_a_message_whose_reply_was_refused_runs_once_and_its_task_fails(
+    start: Any, failing_store: Any, clock: Any
+) -> None:
+    runs = 0
+
+    async def run(ctx: Any) -> Any:
+        nonlocal runs
+        runs += 1
+        yield Reply("hi")
+
+    engine, message_id = await start(replying(run), store=failing_store), str(uuid4())
+    failing_store.refuses = lambda write: write.delete
+    for _ in range(2):  # also before anybody knows what becomes of it
+        with pytest.raises(ServerError, match="cannot take writes"):
+            await engine.send(message_id=message_id)
+    failing_store.refuses = lambda write: False
+    await clock.advance(2)
+    task = await engine.send(message_id=message_id)
+    assert (task.state, task.error) == (State.FAILED, "the store could not take writes")
+    assert runs == 1
+    assert await failing_store.drafts("test") == []
+
+
+def replying(run: Any) -> Agent:
+    return Agent("test", run=run, replies=True)
+
+
+async def crashed_with_a_draft(start: Any, disk: HeldStore, agent: Gate) -> HeldStore:
+    """What is left of a server that was killed while a run made its reply."""
+    engine = await start(replying(agent.run), store=disk)
+    sending = engine.sending("reply")
+    await until(lambda: agent.runs)
+    assert await disk.drafts("test")
+    left = disk.crash()
+    sending.cancel()
+    return left
+
+
+async def test_a_reply_that_a_crash_interrupted_does_not_begin_again_after_the_next_crash(
+    start: Any, disk: HeldStore
+) -> None:
+    agent = Gate()
+    second = await crashed_with_a_draft(start, disk, agent)
+    second.holding = True
+    starting = asyncio.create_task(start(replying(agent.run), store=second))
+    await turns()
+    second.release(1)  # the next crash comes between the two changes of the recovery
+    await turns()
+    third = second.crash()
+    starting.cancel()
+    engine = await start(replying(agent.run), store=third)
+    (task,) = (await engine.list()).tasks
+    assert (task.state, agent.runs) == (State.FAILED, 1)
+
+
+async def test_a_server_that_cannot_write_what_it_recovers_does_not_start(
+    start: Any, disk: HeldStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = await crashed_with_a_draft(start, disk, Gate())
+
+    read_notes = left.notes
+
+    def refuse(write: Any) -> None:
+        asyncio.get_running_loop().call_soon(write.done, OSError("no space left on device"))
+
+    async def read_slowly(number: int) -> Any:
+        await turns()
+        return await read_notes(number)
+
+    monkeypatch.setattr(left, "write", refuse)
+    monkeypatch.setattr(left, "notes", read_slowly)
+    with pytest.raises(ServerError, match="cannot take writes"):
+        await start(replying(Gate().run), store=left)
+
+
+async def test_nobody_learns_of_an_end_that_is_not_stored(start: Any, held_store: Any) -> None:
+    agent = Gate()
+    engine = await start(agent.run, store=held_store)
+    task = await engine.begin()
+    held_store.holding = True
+    agent.open.set()
+    await turns()
+    asking = [asyncio.create_task(engine.subscribe(task)), engine.sending("more", task=task)]
+    await turns()
+    assert not any(each.done() for each in asking)
+    held_store.release()
+    for each in asking:
+        with pytest.raises(UnsupportedOperation, match="has ended"):
+            await each
