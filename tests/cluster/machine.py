@@ -42,6 +42,8 @@ from dragoman.model.task import Task
 
 # Virtual seconds in which everything has to come to an end once the faults are over: the longest script takes less.
 HEAL_SECONDS = 240.0
+# No script has more pauses.
+MOST_PAUSES = 8
 
 
 class Cluster(FaultSteps):
@@ -468,6 +470,7 @@ class Cluster(FaultSteps):
             self.resume()
             FinalChecks(self).resolve()
         self.run(16.0)  # as long as it takes until lost wake-ups are noticed
+        self.answer_all()
         FinalChecks(self).check()
         self.check()
 
@@ -480,6 +483,41 @@ class Cluster(FaultSteps):
             node.freeze(stopped=False)
             for link in node.links:
                 link.weather, link.down_until = CALM, 0
+
+    def answer_all(self) -> None:
+        """Answer every question and report every login, until no task waits: each must be possible."""
+        for _ in range(MOST_PAUSES):
+            waiting = [row for row in self.audit.rows.values() if row.state.waiting]
+            if not waiting:
+                return
+            asked = {row.id: row.generation for row in waiting}
+            for row in waiting:
+                if row.state is State.INPUT_REQUIRED:
+                    self._write(row.scope.agent, new_message(self._new_id(), "yes", row.id))
+                else:
+                    self._log_in(row.id, row.scope.agent)
+            self.run(40.0, lambda asked=asked: self._is_quiet() and not self._waiting_since(asked))
+            for task_id in self._waiting_since(asked):
+                self.report(f"the question of {task_id} cannot be answered", task_id)
+            self.check()
+        self.report("tasks ask and ask")
+
+    def _waiting_since(self, asked: Mapping[str, int]) -> list[str]:
+        """The tasks that are still where they were when they were answered."""
+        return [row.id for row in self.audit.rows.values() if row.state.waiting and asked.get(row.id) == row.generation]
+
+    def _log_in(self, task_id: str, agent: str) -> None:
+        """Report a login to any node, which must take it: nobody else does."""
+        node, handle = self._any_node(), self.effects.handles.get(task_id)
+        if node is None or handle is None:
+            self.report(f"nobody can log in for {task_id}", task_id)
+            return
+
+        def done(_: Any, error: BaseException | None) -> None:
+            if error is not None:
+                self.report(f"the login for {task_id} was refused: {error!r}", task_id)
+
+        self._call(node, node.services[agent].resume(handle, {"name": "Ann"}), done)
 
     def retry_all(self) -> None:
         """Repeat every message that nobody has answered."""

@@ -21,7 +21,7 @@ from dragoman.model.error import ServerError
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.postgres.database import ChangeOutcome, TaskOwner
 
-FAULTS: dict[str, float] = {"kill": 3, "stop": 1, "fill_disk": 1, "slow_down_disk": 1, "pause": 0.5}
+FAULTS: dict[str, float] = {"kill": 3, "stop": 1, "fill_disk": 1, "slow_down_disk": 1, "fail_reads": 1, "pause": 0.5}
 # The longest time that a commit takes, in seconds.
 QUICK = 0.004
 SPEEDS = (QUICK, QUICK, 0.05, 0.5, 3.0)
@@ -37,7 +37,7 @@ class SimulatedDisk(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.full_until = 0.0
+        self.full_until = self.unreadable_until = 0.0
         self.speed = QUICK
         self.errors: list[BaseException | None] = []
 
@@ -79,6 +79,8 @@ class SimulatedFile:
         async def read(*args: Any, **options: Any) -> Any:
             if self._random.random() < 0.5:
                 await sleep(self._server.clock, self._random.random() * 0.005)
+            if self._server.ready and self._world.now < self._disk.unreadable_until:
+                raise ServerError("the store cannot be read now", retryAfter="1")
             return await method(*args, **options)
 
         return read
@@ -251,13 +253,20 @@ class SoleCluster(Cluster):
         self.trace.append(f"{self._time()} the disk is full for {seconds}")
         self.disk.full_until = self.world.now + seconds
 
+    def fail_reads(self) -> None:
+        """Refuse reads for a while."""
+        seconds = self.random.choice((0.01, 0.3, 2.0))
+        self.trace.append(f"{self._time()} the disk cannot be read for {seconds}")
+        self.disk.unreadable_until = self.world.now + seconds
+
     def slow_down_disk(self) -> None:
         """Let commits take long, or no longer."""
         self.disk.speed = self.random.choice(SPEEDS)
 
     def heal(self) -> None:
         """End all faults."""
-        self.disk.full_until, self.disk.speed = 0.0, QUICK
+        self.disk.full_until = self.disk.unreadable_until = 0.0
+        self.disk.speed = QUICK
         super().heal()
 
 

@@ -59,6 +59,33 @@ async def test_a_repeat_is_not_confirmed_before_the_message_itself_is_stored(
     await engine.idle()
 
 
+async def test_a_message_that_names_its_task_and_was_refused_creates_it_once_when_it_comes_twice(
+    start: Any, held_store: Any
+) -> None:
+    agent = Gate()
+    agent.open.set()
+    engine, named = await start(agent.run, store=held_store), {"message_id": str(uuid4()), "new_task_id": str(uuid4())}
+    held_store.holding = True
+    refused = engine.sending(**named)
+    await turns()
+    refuse_all(held_store)
+    with pytest.raises(ServerError, match="cannot take writes"):
+        await refused
+    first, second = engine.sending(**named), engine.sending(**named)
+    await turns()
+    held_store.release()
+    assert (await first).history == (await second).history
+    assert [message.text for message in (await first).history] == ["go"]
+
+
+def refuse_all(store: HeldStore) -> None:
+    """Refuse what is held back."""
+    held = list(store.held)
+    store.held.clear()
+    for write in held:
+        write.done(OSError("no space left on device"))
+
+
 async def test_a_message_whose_reply_was_refused_runs_once_and_its_task_fails(
     start: Any, failing_store: Any, clock: Any
 ) -> None:

@@ -71,9 +71,11 @@ class Deduplicator:
         self._shared = shared
         self._clock = clock
         self._window_ms = round(seconds * 1000)
-        self._recent: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
-        # Tasks a write of which was refused, and when their keys have expired.
-        self._doubtful: dict[str, int] = {}
+        # When it expires, the task, and how many keys were added before it.
+        self._recent: OrderedDict[bytes, tuple[int, str, int]] = OrderedDict()
+        self._added = 0
+        # Tasks a write of which was refused: when their keys have expired, and how many had been added by then.
+        self._doubtful: dict[str, tuple[int, int]] = {}
         # Rotated once per window: all keys in the older filter have expired when it is dropped.
         self._newer, self._older = BloomFilter(), BloomFilter()
         self._rotated_ms = clock.now()
@@ -105,8 +107,8 @@ class Deduplicator:
             return await self._store.duplicate_of(dedupe_key.digest, now)
         entry = self._recent.get(dedupe_key.digest)
         if entry is not None:
-            expires_ms, task_id = entry
-            if task_id not in self._doubtful:
+            expires_ms, task_id, order = entry
+            if task_id not in self._doubtful or order >= self._doubtful[task_id][1]:
                 return task_id if expires_ms > now else None
             # It stays here until the message is accepted again: meanwhile no other request takes the message for new.
             return await self._store.duplicate_of(dedupe_key.digest, now)
@@ -117,11 +119,11 @@ class Deduplicator:
     def doubt(self, task_id: str) -> None:
         """Note that the store has refused a write of a task: it may not have the keys of its messages."""
         now = self._clock.now()
-        while self._doubtful and next(iter(self._doubtful.values())) <= now:
+        while self._doubtful and next(iter(self._doubtful.values()))[0] <= now:
             del self._doubtful[next(iter(self._doubtful))]
         if not self._shared:
             self._doubtful.pop(task_id, None)
-            self._doubtful[task_id] = now + self._window_ms
+            self._doubtful[task_id] = now + self._window_ms, self._added
 
     def add(self, dedupe_key: DedupeKey, task_id: str) -> None:
         """Add a key in memory. The store gets it with the write of what the message caused."""
@@ -131,10 +133,11 @@ class Deduplicator:
         if now - self._rotated_ms >= self._window_ms:
             self._newer, self._older, self._rotated_ms = BloomFilter(), self._newer, now
         while self._recent:
-            key, (until, _) = next(iter(self._recent.items()))
+            key, (until, _, _) = next(iter(self._recent.items()))
             if until > now and len(self._recent) < MAX_RECENT_KEYS:
                 break
             if until > now:
                 self._newer.add(key)
             del self._recent[key]
-        self._recent[dedupe_key.digest] = (dedupe_key.expires_ms, task_id)
+        self._recent[dedupe_key.digest] = (dedupe_key.expires_ms, task_id, self._added)
+        self._added += 1
