@@ -199,8 +199,8 @@ class Effects:
         # that continue on their node are counted by epoch.
         self.starts: Counter[tuple[str, int, int]] = Counter()
         self.once: Counter[tuple[str, str]] = Counter()
-        # The handles of logins by task: each pause replaces that of the one before.
-        self.handles: dict[str, str] = {}
+        # The handles of logins by task, the last one last. That of a pause that was refused continues nothing.
+        self.handles: dict[str, list[str]] = {}
         self._pardoned = 0
         self._active: dict[_Run, None] = {}
         self._homes: dict[tuple[str, str], str] = {}

@@ -13,6 +13,7 @@ from dragoman.model.operation import (
     SendMessageConfiguration,
     SendMessageRequest,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
 )
 from dragoman.model.part import Part
 from dragoman.model.record import Record
@@ -29,11 +30,18 @@ class SentMessage:
     error that a caller does not try again after. `in_flight` counts requests without an answer.
     """
 
-    def __init__(self, agent: str, message: Message, *, wait: bool, new_task_id: str | None = None) -> None:
+    def __init__(
+        self,
+        agent: str,
+        message: Message,
+        *,
+        wait: bool,
+        new_task_id: str | None = None,
+        webhook: TaskPushNotificationConfig | None = None,
+    ) -> None:
         self.agent = agent
-        self.request = SendMessageRequest(
-            message, SendMessageConfiguration(return_immediately=not wait), new_task_id=new_task_id
-        )
+        configuration = SendMessageConfiguration(return_immediately=not wait, task_push_notification_config=webhook)
+        self.request = SendMessageRequest(message, configuration, new_task_id=new_task_id)
         self.task_id: str | None = None
         self.refusal: Exception | None = None
         self.in_flight = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
+from cluster.hooks import Receiver
 from cluster.link import CALM, Network, Weather
 from cluster.switchboard import Switchboard
 from cluster.world import World
@@ -30,6 +31,7 @@ FAULTS: dict[str, float] = {
     "pause": 1,
     "cut_off": 1,
     "restart_database": 0.5,
+    "fail_receiver": 1,
 }
 
 
@@ -40,6 +42,7 @@ class FaultSteps:
     world: World
     network: Network
     board: Switchboard
+    receiver: Receiver
     trace: deque[str]
 
     def weather(self) -> None:
@@ -120,6 +123,10 @@ class FaultSteps:
             return
         self.network.restart(seconds)
         self.board.cut()
+
+    def fail_receiver(self) -> None:
+        """The receiver of webhooks fails for a while."""
+        self.receiver.down_until = self.world.now + self.random.choice((0.1, 1.0, 5.0))
 
     def pass_time(self) -> None:
         """Let some time pass."""

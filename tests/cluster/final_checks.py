@@ -17,6 +17,8 @@ from dragoman.stores.postgres.sql import reader as queries
 if TYPE_CHECKING:
     from cluster.machine import Cluster
 
+    from dragoman.engine.ports.store import TaskRow
+
 
 class FinalChecks:
     """The checks of a cluster in which everything is done."""
@@ -37,6 +39,8 @@ class FinalChecks:
             self._check_message(sent, histories)
         for reader in cluster.readers:
             self._check_reader(reader)
+        for number, row in self._audit.rows.items():
+            self._check_webhooks(number, row)
         for agent in AGENTS:
             drafts = self._query(self._audit.run(queries.drafts, agent))
             if drafts:
@@ -126,6 +130,18 @@ class FinalChecks:
             self._report(
                 f"{sent!r} was accepted for {sent.task_id}, and is in {found}", sent.task_id or next(iter(found), None)
             )
+
+    def _check_webhooks(self, number: int, row: TaskRow) -> None:
+        """Every event since a webhook was registered has arrived, and the first time in order.
+
+        Its cursor may be behind what has arrived, when that could not be saved: the next server sends that again.
+        """
+        for push in self._query(self._audit.run(queries.pushes, number)):
+            arrived = self._cluster.receiver.arrived.get((row.id, push.id), [])
+            firsts = list(dict.fromkeys(arrived))
+            is_in_order = firsts == list(range(firsts[0], firsts[-1] + 1)) if firsts else push.cursor == row.generation
+            if not is_in_order or max(push.cursor, *firsts, 0) < row.generation:
+                self._report(f"a webhook of {row.id} got {arrived} of {row.generation}, and is {push}", row.id)
 
     def _check_reader(self, reader: Reader) -> None:
         number = self._audit.numbers_by_id.get(reader.task_id or "")

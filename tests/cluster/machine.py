@@ -25,6 +25,7 @@ from cluster.callers import (
 )
 from cluster.fault_steps import FAULTS, RUN_LIMITS, FaultSteps
 from cluster.final_checks import FinalChecks
+from cluster.hooks import Receiver, webhook
 from cluster.link import CALM, Network
 from cluster.node import AGENTS, SimulatedNode
 from cluster.real_database import RealBackend
@@ -35,7 +36,7 @@ from cluster.switchboard import Switchboard
 from cluster.world import START, World
 
 from dragoman.model import ids
-from dragoman.model.error import A2AError, ServerError
+from dragoman.model.error import A2AError, InvalidParams, ServerError
 from dragoman.model.message import Message
 from dragoman.model.state import State
 from dragoman.model.task import Task
@@ -86,6 +87,7 @@ class Cluster(FaultSteps):
             backend.attach(self.world)
         self.board = Switchboard(self.world, random)
         self.effects = Effects(self.audit)
+        self.receiver = Receiver(self.world, random)
         self.nodes: list[SimulatedNode] = []
         self.messages: list[SentMessage] = []
         self.open_messages: dict[SentMessage, None] = {}
@@ -137,7 +139,7 @@ class Cluster(FaultSteps):
         name = name or f"n{self._names}"
         parts = (self.world, self.network, self.board, self.effects, self.random, name)
         with self.seeded():
-            self.nodes.append(SimulatedNode(*parts, runs_limit))
+            self.nodes.append(SimulatedNode(*parts, runs_limit, self.receiver))
 
     @property
     def living(self) -> list[SimulatedNode]:
@@ -237,7 +239,8 @@ class Cluster(FaultSteps):
         stream: bool = False,
         node: SimulatedNode | None = None,
     ) -> SentMessage:
-        sent = SentMessage(agent, message, wait=self.random.random() < 0.4, new_task_id=new_task_id)
+        wait, hook = self.random.random() < 0.4, webhook() if self.random.random() < 0.2 else None
+        sent = SentMessage(agent, message, wait=wait, new_task_id=new_task_id, webhook=hook)
         self.messages.append(sent)
         self.open_messages[sent] = None
         self._post(sent, stream=stream, node=node)
@@ -314,9 +317,9 @@ class Cluster(FaultSteps):
         agent = self._any_agent()
         waiting = [each for each in self.task_ids[agent][-20:] if self._state(each) is State.AUTH_REQUIRED]
         for _ in range(self.random.choice((1, 1, 2)) if waiting else 0):
-            node, handle = self._any_node(), self.effects.handles.get(waiting[-1])
-            if node is not None and handle is not None:
-                self._call(node, node.services[agent].resume(handle, {"name": "Ann"}), lambda *_: None)
+            node, handles = self._any_node(), self.effects.handles.get(waiting[-1])
+            if node is not None and handles:
+                self._call(node, node.services[agent].resume(handles[-1], {"name": "Ann"}), lambda *_: None)
 
     def words(self) -> None:
         """A message for a task that is at work, most of the time."""
@@ -471,6 +474,8 @@ class Cluster(FaultSteps):
             FinalChecks(self).resolve()
         self.run(16.0)  # as long as it takes until lost wake-ups are noticed
         self.answer_all()
+        self.run(2.0)
+        self.run(60.0, self._is_quiet)
         FinalChecks(self).check()
         self.check()
 
@@ -508,16 +513,20 @@ class Cluster(FaultSteps):
 
     def _log_in(self, task_id: str, agent: str) -> None:
         """Report a login to any node, which must take it: nobody else does."""
-        node, handle = self._any_node(), self.effects.handles.get(task_id)
-        if node is None or handle is None:
-            self.report(f"nobody can log in for {task_id}", task_id)
-            return
+        node = self._any_node()
+        if node is not None:
+            self._call(node, self._resume_login(node, task_id, agent), lambda *_: None)
 
-        def done(_: Any, error: BaseException | None) -> None:
-            if error is not None:
-                self.report(f"the login for {task_id} was refused: {error!r}", task_id)
-
-        self._call(node, node.services[agent].resume(handle, {"name": "Ann"}), done)
+    async def _resume_login(self, node: SimulatedNode, task_id: str, agent: str) -> None:
+        errors: list[A2AError] = []
+        for handle in reversed(self.effects.handles.get(task_id, ())):
+            try:
+                await node.services[agent].resume(handle, {"name": "Ann"})
+            except InvalidParams as error:  # that of a pause that was refused
+                errors.append(error)
+            else:
+                return
+        self.report(f"no handle of {task_id} continues it: {errors}", task_id)
 
     def retry_all(self) -> None:
         """Repeat every message that nobody has answered."""
@@ -528,7 +537,8 @@ class Cluster(FaultSteps):
 
     def _is_quiet(self) -> bool:
         rows = self.audit.rows.values()
-        return not self.open_messages and all(row.state.final or row.state.waiting for row in rows)
+        is_delivered = not any(node.delivery.owed_count for node in self.living)
+        return not self.open_messages and is_delivered and all(row.state.final or row.state.waiting for row in rows)
 
     def close(self) -> None:
         """Leave nothing behind."""

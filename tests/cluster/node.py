@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from cluster.audit import Effects
+from cluster.hooks import Receiver, SimulatedDelivery
 from cluster.link import Link, Network
 from cluster.scripted_agent import ScriptedAgent, scripted_function
 from cluster.switchboard import BusLine, Switchboard
@@ -110,6 +111,7 @@ class SimulatedNode:
         random: Random,
         name: str,
         runs_limit: int | None = None,
+        receiver: Receiver | None = None,
     ) -> None:
         self._world = world
         self._effects = effects
@@ -148,15 +150,9 @@ class SimulatedNode:
             for name, (parallel, pinned) in AGENTS.items()
         }
         agents["function"] = scripted_function("function", self, effects)
+        self.delivery = SimulatedDelivery(self.store, self.bus, clock, receiver, ownership=ownership)
         self.services = {
-            name: Service(
-                agent,
-                self.store,
-                self.bus,
-                clock,
-                SETTINGS,
-                ownership=ownership,
-            )
+            name: Service(agent, self.store, self.bus, clock, SETTINGS, self.delivery, ownership=ownership)
             for name, agent in agents.items()
         }
         self.alive = True
@@ -174,6 +170,7 @@ class SimulatedNode:
             await self.bus.open()
             for service in self.services.values():
                 await service.start()
+            await self.delivery.start()
         except (CannotConnect, ConfigError, ServerError):  # it does not start: its operator tries again
             self.kill()
             return
@@ -202,6 +199,7 @@ class SimulatedNode:
         await asyncio.gather(*(service.close() for service in self.services.values()))
         self.ready = False
         await sleep(self._clock, CONNECTION_SECONDS)
+        await self.delivery.close()
         await self.bus.close()
         await self.store.close()
         self.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -83,7 +82,7 @@ class ScriptedAgent:
 
     def _keep(self, ctx: Any) -> Callable[[str], None]:
         """The link of a login, which keeps the handle for whoever logs in."""
-        return partial(self._effects.handles.__setitem__, ctx.task_id)
+        return self._effects.handles.setdefault(ctx.task_id, []).append
 
     async def _once(self, ctx: Any, run: Any, key: str) -> None:
         async def effect() -> dict[str, Any]:

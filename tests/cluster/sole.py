@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from cluster.audit import AuditedDatabase, Effects
+from cluster.hooks import Receiver, SimulatedDelivery
 from cluster.machine import Cluster
 from cluster.node import AGENTS, SETTINGS
 from cluster.scripted_agent import ScriptedAgent, scripted_function
@@ -16,12 +17,20 @@ from cluster.world import World, WorldClock
 from dragoman.bus.local import LocalBus
 from dragoman.clock import sleep
 from dragoman.engine.operations import Service
-from dragoman.engine.ports.store import Push, TaskRow, Write
+from dragoman.engine.ports.store import Write
 from dragoman.model.error import ServerError
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.postgres.database import ChangeOutcome, TaskOwner
 
-FAULTS: dict[str, float] = {"kill": 3, "stop": 1, "fill_disk": 1, "slow_down_disk": 1, "fail_reads": 1, "pause": 0.5}
+FAULTS: dict[str, float] = {
+    "kill": 3,
+    "stop": 1,
+    "fill_disk": 1,
+    "slow_down_disk": 1,
+    "fail_reads": 1,
+    "fail_receiver": 1,
+    "pause": 0.5,
+}
 # The longest time that a commit takes, in seconds.
 QUICK = 0.004
 SPEEDS = (QUICK, QUICK, 0.05, 0.5, 3.0)
@@ -140,10 +149,6 @@ class SimulatedFile:
             self._server.loop.call_soon(write.done, error)
         self._schedule()
 
-    async def undelivered_pushes(self, *, woken: bool = False) -> list[tuple[Push, TaskRow]]:
-        """None: there are no webhooks here."""
-        return []
-
 
 class SoleServer:
     """A process on a disk that no other process uses. Its attributes are those of a `SimulatedNode`."""
@@ -152,7 +157,15 @@ class SoleServer:
     runs_limit = None
     name = NAME
 
-    def __init__(self, world: World, audit: AuditedDatabase, disk: SimulatedDisk, effects: Effects, random: Random):
+    def __init__(
+        self,
+        world: World,
+        audit: AuditedDatabase,
+        disk: SimulatedDisk,
+        effects: Effects,
+        random: Random,
+        receiver: Receiver,
+    ) -> None:
         self._world = world
         self.effects = effects
         self.random = random
@@ -160,12 +173,13 @@ class SoleServer:
         self.clock = clock = WorldClock(world)
         self.store = store = SimulatedFile(world, self, audit, disk)
         bus = LocalBus(clock)
+        self.delivery = delivery = SimulatedDelivery(store, bus, clock, receiver)
         agents: dict[str, Any] = {
             name: ScriptedAgent(name, parallel=parallel, pinned=pinned, node=self, effects=effects)
             for name, (parallel, pinned) in AGENTS.items()
         }
         agents["function"] = scripted_function("function", self, effects)
-        self.services = {name: Service(agent, store, bus, clock, SETTINGS) for name, agent in agents.items()}
+        self.services = {name: Service(agent, store, bus, clock, SETTINGS, delivery) for name, agent in agents.items()}
         self.alive = True
         self.ready = self.stopping = False
         self.loop.spawn(self._start()).add_done_callback(lambda task: task.result())
@@ -180,6 +194,7 @@ class SoleServer:
                     self.kill()
                     return
                 break
+        await self.delivery.start()
         self.ready = True
 
     def kill(self) -> None:
@@ -200,6 +215,7 @@ class SoleServer:
         await asyncio.gather(*(service.drain() for service in self.services.values()))
         await asyncio.gather(*(service.close() for service in self.services.values()))
         self.ready = False
+        await self.delivery.close()
         await self.store.close()
         self.kill()
 
@@ -223,7 +239,7 @@ class SoleCluster(Cluster):
         if self.living:
             return
         with self.seeded():
-            self.nodes.append(SoleServer(self.world, self.audit, self.disk, self.effects, self.random))  # pyright: ignore[reportArgumentType]
+            self.nodes.append(SoleServer(self.world, self.audit, self.disk, self.effects, self.random, self.receiver))  # pyright: ignore[reportArgumentType]
 
     def kill(self) -> None:
         """Kill the server. Another one starts at once, or a little later."""

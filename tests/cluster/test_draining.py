@@ -85,7 +85,7 @@ def test_a_node_that_stops_resumes_a_task_from_inside_for_another_node() -> None
         cluster.run(0.5)
         stop(cluster, one)
         resumed: list[Any] = []
-        work = one.services["serial"].resume(cluster.effects.handles[task.task_id or ""], {"yes": 1})
+        work = one.services["serial"].resume(cluster.effects.handles[task.task_id or ""][-1], {"yes": 1})
         cluster._call(one, work, lambda result, error: resumed.append(error or result))
         cluster.run(0.5)
         assert [each.status.state for each in resumed] == [State.WORKING]

@@ -22,6 +22,7 @@ from dragoman.engine.execute.keeper import ClaimKeeper
 from dragoman.engine.execute.recovery import Recovery
 from dragoman.engine.execute.runner import Runner
 from dragoman.engine.journal.follow import Follower, Stream, single
+from dragoman.engine.journal.phase import Phase
 from dragoman.engine.journal.tasks import ELSEWHERE, Tasks
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.paging import has_message, truncate_first, truncate_history, with_empty_artifacts
@@ -108,10 +109,10 @@ class Service:
             ownership,
             serial=not agent.parallel,
             pins=pins,
-            on_refused=deduplicator.doubt,
+            on_refused=self._on_refused,
         )
         self._quota = Quota(settings)
-        self.runner = runner = Runner(agent, tasks, self._quota, settings, self._on_paused)
+        self.runner = runner = Runner(agent, tasks, self._quota, settings, self._on_paused, self._on_opened)
         self._locks = locks = KeyedLocks()
         self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
@@ -129,6 +130,16 @@ class Service:
         self._store = store
         self._draining = Draining(agent.name, runner, self._keeper, ownership, clock)
         self._required_extensions = frozenset(extension.uri for extension in agent.extensions if extension.required)
+
+    def _on_refused(self, live: LiveTask) -> None:
+        self._deduplicator.doubt(live.row.id)
+        if live.phase is Phase.REFUSED and self._tasks.live.get(live.row.id) is not live:
+            self.runner.reap(live)  # its run was canceled before its last writes were committed
+
+    async def _on_opened(self, row: TaskRow) -> None:
+        if self._webhooks is not None:
+            for push in await self._store.pushes(row.number):
+                self._webhooks.follow(row, push)
 
     def _on_paused(self, row: TaskRow) -> None:
         self._watch.add(row)

@@ -88,9 +88,7 @@ class WebhookOperations:
         if existing is not None and (repeat or self._outbox.is_unchanged(existing, config, dialect)):
             return
         generation = None if task is None else task.generation
-        await self._save(
-            row.scope, row, config, dialect, row.generation if generation is None else generation, existing
-        )
+        await self._save(row, config, dialect, row.generation if generation is None else generation, existing)
 
     # -- the operations ------------------------------------------------------------------------------------------------
 
@@ -113,14 +111,11 @@ class WebhookOperations:
         existing = await self._store.pushes(row.number)
         named = self._with_id(config, existing, dialect, match_url=False)
         cursor = live.folding.generation if live is not None else row.generation
-        await self._save(
-            scope, row, named, dialect, cursor, next((each for each in existing if each.id == named.id), None)
-        )
+        await self._save(row, named, dialect, cursor, next((each for each in existing if each.id == named.id), None))
         return structs.replace(named, task_id=row.id, tenant=None)
 
     async def _save(
         self,
-        scope: Scope,
         row: TaskRow,
         config: TaskPushNotificationConfig,
         dialect: str,
@@ -139,11 +134,9 @@ class WebhookOperations:
             await self._write(row, pushes=(push,))
         except ServerError:
             if replaced is not None and was_followed:  # else another process delivers to it
-                self._outbox.follow(row, replaced)
+                self._outbox.follow(row, replaced, may_be_behind=True)
             raise
-        # The task may have advanced while nobody was subscribed for this webhook.
-        current_row, _, _ = await self._tasks.find(scope, row.id)
-        self._outbox.follow(current_row, push)
+        self._outbox.follow(row, push, may_be_behind=True)
 
     async def get(self, scope: Scope, request: GetPushConfigRequest) -> TaskPushNotificationConfig:
         """Return one webhook without its secrets; without an id, the first. Raises TaskNotFound when there is none."""

@@ -80,7 +80,7 @@ class WebhookRegistry:
         self._last_ms = max(self.clock.now(), self._last_ms + 1)
         return Push(task, config.id or "", dialect, config.url, sealed, cursor, self._last_ms)
 
-    def follow(self, row: TaskRow, push: Push) -> None:
+    def follow(self, row: TaskRow, push: Push, *, may_be_behind: bool = False) -> None:
         """Do nothing: this registry delivers nothing."""
 
     def unfollow(self, task: int, push_id: str) -> bool:

@@ -50,7 +50,8 @@ class Delivery:
     """The delivery of one task's events to one webhook. Kept small: many thousands may exist for paused tasks.
 
     It is idle, busy (`_is_busy`: running or queued in the scheduler), or waiting for a timer. `_has_more` means that
-    the last page was full, `_is_quiet` that nothing in it was sent, `_is_stopped` that the delivery has ended.
+    the last page was full, or that there may be records of which nobody has told it; `_is_quiet` that nothing in the
+    last page was sent; `_is_stopped` that the delivery has ended.
     """
 
     __slots__ = (
@@ -69,7 +70,7 @@ class Delivery:
         "push",
     )
 
-    def __init__(self, service: DeliveryService, row: TaskRow, push: Push) -> None:
+    def __init__(self, service: DeliveryService, row: TaskRow, push: Push, *, may_be_behind: bool = False) -> None:
         self._service = service
         self._row = row
         self.push = push
@@ -77,7 +78,7 @@ class Delivery:
         self._generation = row.generation
         self._is_busy = False
         self._is_quiet = False
-        self._has_more = False
+        self._has_more = may_be_behind
         self._is_stopped = False
         self._payloads: PayloadBuilder | None = None
         self._worker: asyncio.Task[None] | None = None

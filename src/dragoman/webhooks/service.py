@@ -173,11 +173,14 @@ class DeliveryService(WebhookRegistry):
         # A replacement may be registered with another process within the same millisecond.
         return structs.replace(push, epoch=random.getrandbits(30)) if self.ownership.shared else push
 
-    def follow(self, row: TaskRow, push: Push) -> None:
-        """Start the delivery of a task's events to a webhook, in place of one with the same id."""
+    def follow(self, row: TaskRow, push: Push, *, may_be_behind: bool = False) -> None:
+        """Start the delivery of a task's events to a webhook, in place of one with the same id.
+
+        With `may_be_behind`, the journal is looked at once, whatever the row says.
+        """
         self.unfollow(push.task, push.id)
         if not self._closed and push.state is PushState.OPEN:
-            self._deliveries[push.task, push.id] = delivery = Delivery(self, row, push)
+            self._deliveries[push.task, push.id] = delivery = Delivery(self, row, push, may_be_behind=may_be_behind)
             if push.tries:
                 self.late.add(delivery)
             delivery.start()

@@ -175,3 +175,27 @@ async def test_nobody_learns_of_an_end_that_is_not_stored(start: Any, held_store
     for each in asking:
         with pytest.raises(UnsupportedOperation, match="has ended"):
             await each
+
+
+async def test_a_task_whose_pause_and_cancel_were_refused_does_not_stay_at_work(
+    start: Any, held_store: Any, clock: Any
+) -> None:
+    going = asyncio.Event()
+
+    async def run(ctx: Any) -> Any:
+        await going.wait()
+        yield Ask("?")
+
+    engine = await start(run, store=held_store)
+    task = await engine.begin()
+    held_store.holding = True
+    going.set()
+    await turns()
+    canceling = asyncio.create_task(engine.cancel(task))
+    await turns()
+    refuse_all(held_store)
+    held_store.release()
+    with pytest.raises(ServerError, match="cannot take writes"):
+        await canceling
+    await clock.advance(2)
+    assert (await engine.get(task)).state is State.FAILED

@@ -555,6 +555,53 @@ async def test_a_webhook_that_cannot_be_stored_is_refused_and_not_followed(make:
     assert await world.pushes(task) == []
 
 
+async def test_a_task_that_ends_while_its_new_webhook_is_looked_up_is_reported(make: Any) -> None:
+    class Slow(MemoryStore):
+        """A store whose first read after a webhook was stored takes long."""
+
+        stored: asyncio.Event | None = None
+        resumed = asyncio.Event()
+
+        async def task(self, task_id: str) -> Any:
+            found = await super().task(task_id)
+            if self.stored is not None and await self.pushes(1) and not self.stored.is_set():
+                self.stored.set()
+                await self.resumed.wait()
+            return found
+
+    store = Slow()
+    world = await make(store)
+    task = await world.send("plan", push=None)
+    store.stored = asyncio.Event()
+    registering = asyncio.create_task(world.hook(task))
+    await store.stored.wait()
+    await world.send("", "3", push=None, task=task.id, message_id="answer")
+    store.resumed.set()
+    await registering
+    await world.settle()
+    assert [each.number for each in world.receiver.accepted] == [4, 5, 6]
+
+
+async def test_a_task_that_fails_because_its_reply_was_refused_is_reported(make: Any) -> None:
+    class Full(MemoryStore):
+        full = True
+
+        def write(self, write: Write) -> None:
+            if self.full and write.delete:
+                asyncio.get_running_loop().call_soon(write.done, OSError(28, "No space left on device"))
+            else:
+                super().write(write)
+
+    store = Full()
+    world = await make(store)
+    with pytest.raises(ServerError, match="cannot take writes"):
+        await world.send("reply")
+    store.full = False
+    await world.pass_time(10)
+    assert [each.number for each in world.receiver.accepted] == [2]
+    assert b"TASK_STATE_FAILED" in world.receiver.accepted[0].body
+
+
 async def test_a_compacted_task_is_reported_by_its_end(make: Any) -> None:
     from dragoman.engine.ports.store import Sweep
 

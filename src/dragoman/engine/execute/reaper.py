@@ -28,11 +28,13 @@ RETRY_SECONDS = 1
 class BrokenTaskReaper:
     """Fails tasks whose run broke because the store refused a write, so that none stays working without a run.
 
-    The failure cannot be written while the store refuses writes, so this retries every second until it can.
+    The failure cannot be written while the store refuses writes, so this retries every second until it can. `on_opened`
+    is called with the row of a task that was a draft until then.
     """
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, on_opened: Callable[[TaskRow], Awaitable[None]] | None = None) -> None:
         self._tasks = tasks
+        self._on_opened = on_opened
         # Rows by id: the id may belong to another task when it is read back. And what to call when it failed.
         self._ids: dict[str, tuple[TaskRow, Callable[[], Awaitable[None]] | None]] = {}
         self._timer: Timer | None = None
@@ -98,4 +100,6 @@ class BrokenTaskReaper:
         live = await self._tasks.load(claimed._replace(draft=is_draft))
         live.status(State.FAILED, agent_message(live, (Part(text=UNSTORED),)))
         await live.wait_durable()
+        if is_draft and self._on_opened is not None:
+            await self._on_opened(live.row)
         return True

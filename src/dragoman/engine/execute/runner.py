@@ -30,7 +30,7 @@ from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from contextvars import Context as ContextVariables
 
     from dragoman.engine.call import CallContext, Closing
@@ -54,7 +54,7 @@ REPLIED = "REPLIED"
 class Runner:
     """Starts and queues the runs of one agent's tasks. Runs of one conversation are serialized unless `parallel`.
 
-    `on_paused` is called when a run has paused its task.
+    `on_paused` is called when a run has paused its task, and `on_opened` when a broken draft has become a failed task.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Runner:
         quota: Quota,
         settings: EngineSettings,
         on_paused: Callable[[TaskRow], None] | None = None,
+        on_opened: Callable[[TaskRow], Awaitable[None]] | None = None,
     ) -> None:
         self.agent = agent
         self.tasks = tasks
@@ -71,7 +72,7 @@ class Runner:
         self.settings = settings
         self.is_retired = False  # nothing begins here any more
         self._on_paused = on_paused
-        self._reaper = BrokenTaskReaper(tasks)
+        self._reaper = BrokenTaskReaper(tasks, on_opened)
         self.run_log = RunLog(agent.name, tasks.clock)
         self._parallel = agent.parallel
         self._shared = tasks.sharing is not None
@@ -297,7 +298,11 @@ class Runner:
         self.quota.end_run(live)
         self.tasks.release(live)
         if live.phase is Phase.REFUSED:
-            self._reaper.add(live)
+            self.reap(live)
+
+    def reap(self, live: LiveTask) -> None:
+        """Fail a task whose run is over and a write of which the store has refused, when it takes writes again."""
+        self._reaper.add(live)
 
     def close(self) -> None:
         """Stop the background work; the next start recovers what is left."""

@@ -224,7 +224,7 @@ class Durability:
         self._bus.notify(self._task_id, self.committed)
 
     def detach(self) -> None:
-        """Tell nobody of refused writes any more but those who wait: the run is over.
+        """Tell nobody of refused writes any more but those who wait: the run is over, and so are its writes.
 
         Otherwise the task and this object would keep each other in memory until the next collection of garbage.
         """

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.clock import Clock
+    from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.ports.bus import Bus
     from dragoman.engine.ports.ownership import Ownership
     from dragoman.engine.ports.store import Store
@@ -37,8 +38,8 @@ class Journal:
     """Where the tasks of one agent are written.
 
     `sharing` is None unless other processes use the same store. `status_metadata` is added to every status. `stopping`
-    is True when this process stops, and all runs with it. `on_refused` is called with the id of a task a write of which
-    the store has refused.
+    is True when this process stops, and all runs with it. `on_refused` is called with a live task a write of which the
+    store has refused.
     """
 
     __slots__ = ("bus", "clock", "on_refused", "pins", "serial", "sharing", "status_metadata", "stopping", "store")
@@ -50,7 +51,7 @@ class Journal:
         clock: Clock,
         sharing: Sharing | None = None,
         status_metadata: dict[str, Any] | None = None,
-        on_refused: Callable[[str], None] | None = None,
+        on_refused: Callable[[LiveTask], None] | None = None,
     ) -> None:
         self.store = store
         self.bus = bus

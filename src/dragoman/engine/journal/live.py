@@ -233,7 +233,7 @@ class LiveTask:
         self.stop_work()
         self.durability.refuse(cause)
         if self.journal.on_refused is not None:
-            self.journal.on_refused(self.row.id)
+            self.journal.on_refused(self)
 
     def lose(self) -> None:
         """Stop: another process owns the task now. Those who wait for it get OwnershipLost."""

@@ -51,7 +51,7 @@ class Tasks:
         *,
         serial: bool = True,
         pins: bool = False,
-        on_refused: Callable[[str], None] | None = None,
+        on_refused: Callable[[LiveTask], None] | None = None,
     ) -> None:
         self.store = store
         self.bus = bus
@@ -88,7 +88,11 @@ class Tasks:
             del self.live[live.row.id]
         if not live.phase.is_over:
             live.abandon()
-        live.durability.detach()
+        durability = live.durability
+        if live.phase.is_broken or (
+            durability.committed >= live.folding.generation and durability.notes_committed >= durability.notes_queued
+        ):
+            durability.detach()
         if live.phase in (Phase.LOST, Phase.INTERRUPTED):
             self.ownership.release(live.claim)
 

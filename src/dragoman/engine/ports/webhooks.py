@@ -49,8 +49,11 @@ class Outbox(Protocol):
         """The configuration of a stored webhook, with its secrets. Raises BadSeal when their key is lost."""
         ...
 
-    def follow(self, row: TaskRow, push: Push) -> None:
-        """Start delivering the task's events to this webhook, in place of one with the same id."""
+    def follow(self, row: TaskRow, push: Push, *, may_be_behind: bool = False) -> None:
+        """Start delivering the task's events to this webhook, in place of one with the same id.
+
+        With `may_be_behind`, the task may have moved on since its row was read.
+        """
         ...
 
     def unfollow(self, task: int, push_id: str) -> bool:
