@@ -178,6 +178,9 @@ class DeliveryService(WebhookRegistry):
 
         With `may_be_behind`, the journal is looked at once, whatever the row says.
         """
+        followed = self._deliveries.get((push.task, push.id))
+        if followed is not None and followed.push.created_ms == push.created_ms and followed.push.epoch > push.epoch:
+            return  # this process was declared dead, and has claimed the webhook again since this was stored
         self.unfollow(push.task, push.id)
         if not self._closed and push.state is PushState.OPEN:
             self._deliveries[push.task, push.id] = delivery = Delivery(self, row, push, may_be_behind=may_be_behind)

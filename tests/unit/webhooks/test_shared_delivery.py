@@ -214,6 +214,22 @@ async def test_a_process_that_others_declared_dead_leaves_its_webhooks_to_them(p
     assert pair.numbers == sorted(set(pair.numbers))
 
 
+async def test_a_webhook_that_a_process_has_claimed_again_is_delivered_although_its_creation_is_confirmed_late(
+    pair: Pair,
+) -> None:
+    one, _ = await pair.join("one")
+    task = await one.send("plan")
+    await settle(pair.worlds)
+    created = (await one.pushes(task))[0]
+    pair.store.epochs[created.task, created.id] += 1  # as a process does that was declared dead, and goes on as another
+    stored = await pair.store.task(task.id)
+    one.sender.follow(stored.row, (await one.pushes(task))[0])
+    one.sender.follow(stored.row, created)
+    await one.send("", "3", None, task=task.id)
+    await settle(pair.worlds)
+    assert pair.receiver.accepted[-1].state == "TASK_STATE_COMPLETED"
+
+
 @pytest.mark.parametrize("how", ["claimed", "replaced", "deleted"])
 async def test_a_delivery_stops_when_its_webhook_was_taken_away(pair: Pair, how: str) -> None:
     one, _ = await pair.join("one")
