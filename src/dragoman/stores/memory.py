@@ -138,8 +138,7 @@ class MemoryStore:
             return None
         draft = self._drafts.get(row.number) if self._drafts else None
         if draft is not None and not write.create:
-            draft.notes.extend(write.notes)
-            return None
+            return _add_to_draft(draft, write)
         entry = _TaskEntry(row) if write.create else self._by_id.get(row.id)
         if entry is None:
             return TaskGenerationMismatch(f"there is no task {row.id}")
@@ -430,6 +429,13 @@ class MemoryStore:
     async def drafts(self, agent: str) -> list[StoredTask]:
         """The drafts of an agent, oldest first."""
         return [entry.stored_task() for _, entry in sorted(self._drafts.items()) if entry.row.scope.agent == agent]
+
+
+def _add_to_draft(draft: _TaskEntry, write: Write) -> BaseException | None:
+    if write.records:
+        return TaskGenerationMismatch(f"task {write.row.id} is a draft: this does not follow")
+    draft.notes.extend(write.notes)
+    return None
 
 
 def _sort_key(row: TaskRow) -> tuple[int, int]:

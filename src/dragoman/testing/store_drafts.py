@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from dragoman.dialects.table import V1_0
 from dragoman.engine.ports.store import DedupeKey, Note, Push, TaskQuery
-from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, create, read_task, row_of, write
+from dragoman.model.record import Record
+from dragoman.testing.store_writes import ALL, NOW, SCOPE, Contract, append, create, outcome, read_task, row_of, write
 
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store, TaskRow
@@ -52,6 +55,17 @@ async def a_draft_that_is_opened_is_a_task_with_its_notes(store: Store) -> None:
     assert kinds == ["request", "begun"], f"its notes are {kinds}"
     assert (await store.page(TaskQuery(SCOPE))).total == 1, "it is not counted"
     assert await store.duplicate_of(KEY.digest, NOW) == "a", "its dedupe key is gone"
+
+
+@contract.check
+async def a_draft_has_no_records_before_it_is_opened(store: Store) -> None:
+    """A record for a draft is refused like one that does not follow: the change that opens it was refused before."""
+    row = row_of(store, "a")
+    await _write_draft(store, row)
+    late = structs.replace(row, generation=2)
+    error = await outcome(store, late, records=(Record(2, b"{}"),))
+    assert error is not None, "a record of a draft was accepted"
+    assert [stored.row for stored in await store.drafts("agent")] == [row], "the draft has changed"
 
 
 @contract.check

@@ -94,14 +94,22 @@ class Tables:
     async def takeovers(self, node: int, tasks: set[int]) -> list[Takeover]:
         """Wait until the tasks of a dead node are owned by others or have ended; how long each took."""
 
+        left: list[str] = []
+
         async def taken() -> bool:
-            return not await self.fetch(
-                "SELECT 1 FROM tasks WHERE number = ANY($1) AND (owner = $2 OR state IN (1, 2) AND owner IS NULL)",
+            rows = await self.fetch(
+                "SELECT id FROM tasks WHERE number = ANY($1) AND (owner = $2 OR state IN (1, 2) AND owner IS NULL)",
                 list(tasks),
                 node,
             )
+            left[:] = [row["id"] for row in rows]
+            return not left
 
-        await self.until(f"the tasks of node {node} are taken over", taken)
+        try:
+            await self.until(f"the tasks of node {node} are taken over", taken)
+        except AssertionError:
+            print(await self.story(left))
+            raise
         rows = await self.fetch(
             "SELECT number, extract(epoch FROM claimed_at - nodes.seen)::float AS seconds FROM tasks, nodes "
             "WHERE number = ANY($1) AND nodes.id = $2",
@@ -131,6 +139,11 @@ class Tables:
         lines: list[str] = []
         for row in await self.fetch("SELECT * FROM tasks WHERE id = ANY($1)", task_ids):
             lines.append(str(dict(row)))
+            beside = "SELECT * FROM tasks WHERE scope = $1 AND context_id = $2 AND number <> $3"
+            others = await self.fetch(beside, row["scope"], row["context_id"], row["number"])
+            lines += [f"  beside {dict(each)}" for each in others]
+            context = "SELECT * FROM contexts WHERE scope = $1 AND context_id = $2"
+            lines += [f"  in {dict(each)}" for each in await self.fetch(context, row["scope"], row["context_id"])]
             for part in ("events", "notes"):
                 rows = await self.fetch(f"SELECT * FROM {part} WHERE task = $1 ORDER BY generation", row["number"])
                 lines += [f"  {part} {dict(each)}" for each in rows]
