@@ -129,7 +129,7 @@ class Deduplicator:
         """Add a key in memory. The store gets it with the write of what the message caused."""
         if self._shared:
             return
-        now = self._clock.now()
+        now = dedupe_key.expires_ms - self._window_ms  # when the message came
         if now - self._rotated_ms >= self._window_ms:
             self._newer, self._older, self._rotated_ms = BloomFilter(), self._newer, now
         while self._recent:

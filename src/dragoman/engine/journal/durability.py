@@ -115,8 +115,10 @@ class Durability:
         if self._on_committed is not None:
             on_committed, self._on_committed = self._on_committed, None
             on_committed()
-        if self._waiters or self._settle_waiters:
+        if self._waiters:
             self._wake()
+        if self._settle_waiters and self.settles_at is not None and self.committed >= self.settles_at:
+            self._wake_settled()
         self._bus.notify(self._task_id, self.committed)
 
     def add_note(self) -> Callable[[BaseException | None], None]:
@@ -142,6 +144,7 @@ class Durability:
             return
         self.committed = self.settles_at = 1
         self._wake()
+        self._wake_settled()
         self._bus.notify(self._task_id, self.committed)
 
     def _trim(self) -> None:
@@ -202,11 +205,12 @@ class Durability:
                 self._waiters.append((generation, notes, future))
             else:
                 future.set_result(None)
-        if self._settle_waiters and self.settles_at is not None and self.committed >= self.settles_at:
-            settle_waiters, self._settle_waiters = self._settle_waiters, []
-            for future in settle_waiters:
-                if not future.done():
-                    future.set_result(None)
+
+    def _wake_settled(self) -> None:
+        waiters, self._settle_waiters = self._settle_waiters, []
+        for future in waiters:
+            if not future.done():
+                future.set_result(None)
 
     def stop(self, build_error: Callable[[], ServerError]) -> None:
         """Fail all who wait, and all who will: nothing more is written."""

@@ -397,7 +397,8 @@ class LiveTask:
         with_status = starts and self._row_maker is None
         self._enter(Phase.RUNNING if with_status or phase.is_draft else Phase.QUEUED)
         if with_status:
-            now = journal.clock.now()
+            # A new task begins in the moment of its creation; a draft may have been one for a while.
+            now = journal.clock.now() if phase.is_draft else self.row.status_ms
             event = StatusUpdate(
                 self.row.id,
                 self.row.context_id,
@@ -514,14 +515,15 @@ class LiveTask:
         else:
             self.row = structs.replace(self.row, generation=generation)
             self._artifact_ids.add(event.artifact.artifact_id)
-        durability.add((record,), size, settles=self.phase.is_over)
         if more:
             self._unwritten = (*self._unwritten, record)
             return
         records = (record,)
         if self._unwritten:
+            for one in self._unwritten:
+                size += len(one.body)
             records, self._unwritten = (*self._unwritten, record), ()
-            size = sum([len(one.body) for one in records])
+        durability.add(records, size, settles=self.phase.is_over)
         added = 0 if snapshot is None else len(snapshot)
         if notes:
             added += sum([len(body) for _, body in notes])

@@ -84,16 +84,18 @@ class Tasks:
         The claim of one whose write was refused is kept: it is still to be failed. That of one that has ended or paused
         ended with that.
         """
-        if self.live.get(live.row.id) is live:
-            del self.live[live.row.id]
+        task_id, durability = live.row.id, live.durability
+        if self.live.get(task_id) is live:
+            del self.live[task_id]
         if not live.phase.is_over:
             live.abandon()
-        durability = live.durability
-        if live.phase.is_broken or (
+        phase = live.phase
+        # One whose worker was canceled may still have writes under way, which may be refused.
+        if phase.is_broken or (
             durability.committed >= live.folding.generation and durability.notes_committed >= durability.notes_queued
         ):
             durability.detach()
-        if live.phase in (Phase.LOST, Phase.INTERRUPTED):
+        if phase is Phase.LOST or phase is Phase.INTERRUPTED:
             self.ownership.release(live.claim)
 
     async def find(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask | None]:
