@@ -65,18 +65,21 @@ def main() -> int:
 
 def record(seeds: range) -> None:
     """Add a range to the file, unless the tree has changes that no commit has."""
-    changes = subprocess.run(["git", "status", "--porcelain", "src"], capture_output=True, text=True, check=True).stdout
-    if changes.strip():
+    if _git("status", "--porcelain", "src"):
         print("not recorded: src/ has changes that are not committed")
         return
-    head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
     old = tomllib.loads(RECORDED.read_text(encoding="utf-8"))["range"] if RECORDED.exists() else []
-    entries = [*old, {"first": seeds.start, "end": seeds.stop, "commit": head.stdout.strip()}]
+    entries = [*old, {"first": seeds.start, "end": seeds.stop, "commit": _git("rev-parse", "--short=12", "HEAD")}]
     text = "".join(
         f'\n[[range]]\nfirst = {entry["first"]}\nend = {entry["end"]}\ncommit = "{entry["commit"]}"\n'
         for entry in entries
     )
     RECORDED.write_text(HEAD + text, encoding="utf-8")
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], capture_output=True, text=True, check=True, cwd=RECORDED.parents[2])
+    return done.stdout.strip()
 
 
 if __name__ == "__main__":
