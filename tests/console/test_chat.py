@@ -438,6 +438,7 @@ async def test_a_visitor_finds_their_conversations_in_their_browser(visit: Any, 
     await expect(turn(page).get_by_text("a visitor's word").first).to_be_visible()
     await page.get_by_role("link", name="New conversation").click()
     await conversations(page).get_by_role("link", name="a visitor's word").click()
+    await see_state(page, "input required")  # the conversation is there, and what is written is an answer
     await say(page, "again")
     await expect((await see_state(page)).get_by_text("a visitor's word, again")).to_be_visible()
     await page.get_by_role("button", name="Forget these").click()
