@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from random import Random
 from typing import Any
@@ -32,6 +32,12 @@ CONNECTION_SECONDS = 0.2
 SETTINGS = EngineSettings(drain=3, dedupe=10_000_000)
 # The agents of every node: whether they are parallel, and whether a context stays on its node.
 AGENTS = {"serial": (False, False), "parallel": (True, False), "pinned": (False, True), "function": (False, False)}
+
+
+async def close_services(services: Collection[Service]) -> None:
+    """Drain and close the services of a process, as its server does."""
+    await asyncio.gather(*(service.drain() for service in services))
+    await asyncio.gather(*(service.close() for service in services))
 
 
 class LoopBeating:
@@ -195,8 +201,7 @@ class SimulatedNode:
             self.loop.spawn(self._stop())
 
     async def _stop(self) -> None:
-        await asyncio.gather(*(service.drain() for service in self.services.values()))
-        await asyncio.gather(*(service.close() for service in self.services.values()))
+        await close_services(self.services.values())
         self.ready = False
         await sleep(self._clock, CONNECTION_SECONDS)
         await self.delivery.close()

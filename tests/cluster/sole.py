@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from cluster.audit import AuditedDatabase, Effects
 from cluster.hooks import Receiver, SimulatedDelivery
 from cluster.machine import Cluster
-from cluster.node import AGENTS, SETTINGS
+from cluster.node import AGENTS, SETTINGS, close_services
 from cluster.scripted_agent import ScriptedAgent, scripted_function
 from cluster.world import World, WorldClock
 
@@ -186,14 +185,12 @@ class SoleServer:
 
     async def _start(self) -> None:
         await self.store.open()
-        for service in self.services.values():
-            while True:
-                try:
-                    await service.start()
-                except ServerError:  # the disk is full: its operator tries again
-                    self.kill()
-                    return
-                break
+        try:
+            for service in self.services.values():
+                await service.start()
+        except ServerError:  # the disk is full: its operator tries again
+            self.kill()
+            return
         await self.delivery.start()
         self.ready = True
 
@@ -212,8 +209,7 @@ class SoleServer:
             self.loop.spawn(self._stop())
 
     async def _stop(self) -> None:
-        await asyncio.gather(*(service.drain() for service in self.services.values()))
-        await asyncio.gather(*(service.close() for service in self.services.values()))
+        await close_services(self.services.values())
         self.ready = False
         await self.delivery.close()
         await self.store.close()

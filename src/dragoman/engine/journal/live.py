@@ -114,7 +114,6 @@ class LiveTask:
     called when the task was failed after the store had refused a write of its run.
     """
 
-    # fmt: off
     __slots__ = (
         "_artifact_ids",
         "_flush_pending",
@@ -137,7 +136,6 @@ class LiveTask:
         "row",
         "worker",
     )
-    # fmt: on
 
     def __init__(
         self,
