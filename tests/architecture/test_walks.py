@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from architecture import walk
 
-# The most files and calls of each walk.
+# The most files and calls of each walk. One file and a call per change more: the store says at once who has a dedupe key.
 BOUNDS = {
-    "send": (30, 190),
-    "stream": (34, 388),
-    "grpc": (37, 296),
-    "call": (26, 170),
-    "tool": (43, 294),
-    "webhook": (57, 730),
+    "send": (31, 194),
+    "stream": (35, 396),
+    "grpc": (38, 300),
+    "call": (27, 173),
+    "tool": (44, 298),
+    "webhook": (58, 734),
 }
 # Now and then something else happens in the same moment, such as the end of an earlier request: then it is tried again.
 TRIES = 3

@@ -33,6 +33,10 @@ _REPEATED = ChangeOutcome("repeated")
 class SimulatedDatabase(MemoryStore):
     """The tables of one store. `now` is the time of the database, in seconds."""
 
+    # Every change decides about its key when it is applied: the tables keep no index.
+    duplicate_of = MemoryStore.read_duplicate
+    reply = MemoryStore.read_reply
+
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
         self._now = now

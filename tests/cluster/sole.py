@@ -20,6 +20,7 @@ from dragoman.engine.ports.store import Write
 from dragoman.model.error import ServerError
 from dragoman.stores.memory import MemoryStore
 from dragoman.stores.postgres.database import ChangeOutcome, TaskOwner
+from dragoman.stores.sole import SoleWriter
 
 FAULTS: dict[str, float] = {
     "kill": 3,
@@ -42,6 +43,9 @@ class SimulatedDisk(MemoryStore):
     """What a server has written: it is there for the next one. `errors` are those of the last commit."""
 
     durable = True
+    # What is on the disk: the process that uses it has an index of its own.
+    duplicate_of = MemoryStore.read_duplicate
+    reply = MemoryStore.read_reply
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,12 +68,13 @@ class SimulatedDisk(MemoryStore):
         return {number: TaskOwner(None, 0, row.generation, row.id) for number, row in rows.items()}
 
 
-class SimulatedFile:
+class SimulatedFile(SoleWriter):
     """The store of one process: a queue of changes, group commits, and reads of what is on the disk."""
 
     durable = True
 
     def __init__(self, world: World, server: SoleServer, audit: AuditedDatabase, disk: SimulatedDisk) -> None:
+        super().__init__()
         self._world = world
         self._server = server
         self._audit = audit
@@ -94,7 +99,9 @@ class SimulatedFile:
         return read
 
     async def open(self) -> None:
-        """Do nothing: the disk is there."""
+        """Load the keys that are on the disk."""
+        for digest in await self._disk.dedupe_keys(self._server.clock.now()):
+            self._keys.load(digest)
 
     async def check(self) -> None:
         """Raise ServerError when the disk is full."""
@@ -112,10 +119,15 @@ class SimulatedFile:
         if self._is_committing and self._random.random() < 0.5:
             self._apply(self._queue[: self._random.randint(0, len(self._queue))])
 
-    def write(self, write: Write) -> None:
-        """Queue a change."""
+    def queue(self, write: Write) -> None:
         self._queue.append(write)
         self._schedule()
+
+    async def read_duplicate(self, key: bytes, now_ms: int) -> str | None:
+        return await self.__getattr__("duplicate_of")(key, now_ms)
+
+    async def read_reply(self, key: bytes, now_ms: int) -> bytes | None:
+        return await self.__getattr__("reply")(key, now_ms)
 
     def _schedule(self) -> None:
         if self._queue and not self._is_committing and not self._is_severed:
@@ -130,7 +142,7 @@ class SimulatedFile:
             return
         batch, self._queue = self._queue, []
         errors = self._apply(batch)
-        self._world.after(self._random.random() * QUICK, lambda: self._report(batch, errors))
+        self._world.after(self._random.random() * QUICK, lambda: self._report_all(batch, errors))
 
     def _apply(self, batch: Sequence[Write]) -> list[BaseException | None]:
         """Commit changes: all of them, unless the disk is full."""
@@ -140,12 +152,12 @@ class SimulatedFile:
         _complete(self._audit.commit(NODE, [[write] for write in batch]))
         return self._disk.errors
 
-    def _report(self, batch: Sequence[Write], errors: Sequence[BaseException | None]) -> None:
+    def _report_all(self, batch: Sequence[Write], errors: Sequence[BaseException | None]) -> None:
         if self._is_severed:
             return
         self._is_committing = False
         for write, error in zip(batch, errors, strict=True):
-            self._server.loop.call_soon(write.done, error)
+            self._server.loop.call_soon(self.report, write, error)
         self._schedule()
 
 

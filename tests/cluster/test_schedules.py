@@ -13,7 +13,6 @@ import pytest
 from cluster.schedules import play
 from cluster.sole import SoleCluster
 
-from dragoman.engine.accept.dedupe import Deduplicator
 from dragoman.engine.execute.keeper import ClaimKeeper
 from dragoman.engine.execute.reaper import BrokenTaskReaper
 from dragoman.engine.execute.runner import Runner
@@ -21,6 +20,7 @@ from dragoman.engine.journal.durability import Durability
 from dragoman.engine.journal.live import LiveTask
 from dragoman.engine.journal.phase import Phase
 from dragoman.engine.ports.sole import SoleOwner
+from dragoman.stores.sole import DedupeKeys
 from dragoman.webhooks.delivery import Delivery
 
 PARTS = 8
@@ -53,11 +53,11 @@ def answers_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_the_keys_of_refused_messages(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Deduplicator, "doubt", lambda *_: None)
+    patch.setattr(DedupeKeys, "take_back", lambda *_: None)
 
 
 def forgets_keys_with_the_process(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Deduplicator, "load", _nothing)
+    patch.setattr(DedupeKeys, "load", lambda *_: None)
 
 
 def leaves_broken_tasks_alone(patch: pytest.MonkeyPatch) -> None:

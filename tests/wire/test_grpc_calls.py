@@ -57,7 +57,7 @@ class Work:
                 await asyncio.sleep(0.001)
 
     async def check_nothing_left(self, app: Any, tasks: int) -> None:
-        """Wait until nothing goes on and the server holds nothing: calls that were given up may still be on their way."""
+        """Wait until the server holds nothing. Calls that were given up may still be on their way."""
 
         def left() -> dict[str, Any]:
             service = app._hosted[0].service

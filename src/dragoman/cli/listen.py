@@ -26,7 +26,7 @@ _PRINTED_HEADERS = ("idempotency-key", "content-type", VERSION_HEADER_RECEIVED, 
 _WIDTH = 60
 
 
-class Verdict(NamedTuple):
+class Finding(NamedTuple):
     """The result of verifying a webhook. `verified` is None when it could not be checked; `reason` is printed."""
 
     verified: bool | None
@@ -83,7 +83,7 @@ class _Verifier:
         self._token = token
         self._jwks = jwks
 
-    def verify(self, headers: dict[str, str], body: bytes) -> Verdict:
+    def verify(self, headers: dict[str, str], body: bytes) -> Finding:
         """Verify the token and the signature of a webhook."""
         from dragoman.client.webhook import signature_of
         from dragoman.push import BadSignature, verify
@@ -93,19 +93,19 @@ class _Verifier:
                 verify(headers, body, token=self._token)
             if signature_of(headers) is None:
                 if self._jwks is not None:
-                    return Verdict(False, "not signed")
-                return Verdict(None if self._token is None else True, "token holds" if self._token else "not signed")
+                    return Finding(False, "not signed")
+                return Finding(None if self._token is None else True, "token holds" if self._token else "not signed")
             jwks_url = self._jwks_url(headers)
             verify(headers, body, jwks_url=jwks_url)
         except BadSignature as error:
             if error.reason == "UNKNOWN_KEY" and self._jwks is None:
-                return Verdict(None, f"not checked: the sender's key is not at this address. {_JWKS_HINT}")
-            return Verdict(False, str(error))
+                return Finding(None, f"not checked: the sender's key is not at this address. {_JWKS_HINT}")
+            return Finding(False, str(error))
         except CannotConnect as error:
-            return Verdict(None, f"not checked: {error}" if self._jwks else f"not checked: {error}. {_JWKS_HINT}")
+            return Finding(None, f"not checked: {error}" if self._jwks else f"not checked: {error}. {_JWKS_HINT}")
         except DragomanError as error:
-            return Verdict(None, str(error))
-        return Verdict(True, "signature and token hold" if self._token is not None else "signature holds")
+            return Finding(None, str(error))
+        return Finding(True, "signature and token hold" if self._token is not None else "signature holds")
 
     def _jwks_url(self, headers: dict[str, str]) -> str:
         """Return the URL of the sender's keys. An issuer's own URL is used only if it is public or local.
@@ -195,7 +195,7 @@ class _WebhookHandler(BaseHTTPRequestHandler):
         """Print nothing: each webhook has its own line already."""
 
 
-def _format_line(headers: dict[str, str], body: bytes, verdict: Verdict) -> list[str]:
+def _format_line(headers: dict[str, str], body: bytes, verdict: Finding) -> list[str]:
     from dragoman.cli.printing import colored, field, shorten, styled_state
 
     color = {True: "green", False: "red", None: "yellow"}[verdict.verified]
@@ -211,7 +211,7 @@ def _format_line(headers: dict[str, str], body: bytes, verdict: Verdict) -> list
     return [each for piece in pieces for each in ("  ", piece)][1:]
 
 
-def _format_json(headers: dict[str, str], body: bytes, verdict: Verdict) -> str:
+def _format_json(headers: dict[str, str], body: bytes, verdict: Finding) -> str:
     try:
         content: Any = json.loads(body)
     except ValueError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from dragoman.engine import paging
-from dragoman.engine.accept.dedupe import Deduplicator
+from dragoman.engine.accept.dedupe import DedupeWindow
 from dragoman.engine.accept.inbox import Inbox
 from dragoman.engine.accept.resumption import Resumption
 from dragoman.engine.accept.shared_inbox import SharedInbox
@@ -99,7 +99,6 @@ class Service:
         store = store if self._write_through is None else self._write_through
         ownership = ownership or SoleOwner(store)
         pins = ownership.shared and agent.pinned
-        self._deduplicator = deduplicator = Deduplicator(store, clock, settings.dedupe, shared=ownership.shared)
         self._tasks = tasks = Tasks(
             store,
             bus,
@@ -117,7 +116,8 @@ class Service:
         self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
         self._keeper: ClaimKeeper | None = None
-        inbox_parts = (agent, tasks, runner, self._quota, locks, settings, deduplicator, self._webhooks)
+        window = DedupeWindow(clock, settings.dedupe)
+        inbox_parts = (agent, tasks, runner, self._quota, locks, settings, window, self._webhooks)
         if ownership.shared:
             self._keeper = ClaimKeeper(agent, tasks, runner, self._recovery, locks)
             self._inbox: Inbox = SharedInbox(*inbox_parts, refresh=self._keeper.refresh)
@@ -132,7 +132,6 @@ class Service:
         self._required_extensions = frozenset(extension.uri for extension in agent.extensions if extension.required)
 
     def _on_refused(self, live: LiveTask) -> None:
-        self._deduplicator.doubt(live.row.id)
         if live.phase is Phase.REFUSED and self._tasks.live.get(live.row.id) is not live:
             self.runner.reap(live)  # its run was canceled before its last writes were committed
 
@@ -165,7 +164,7 @@ class Service:
         METRICS.streams.set(self.open_streams, (self._agent.name,))
 
     async def start(self) -> None:
-        """Load the dedupe keys, and restart or fail the tasks that a crash interrupted."""
+        """Restart or fail the tasks that a crash interrupted."""
         contain_exits(asyncio.get_running_loop())
         if self._settings.task_rows is not None:
             await self._settings.task_rows.load()
@@ -173,7 +172,6 @@ class Service:
         if self._keeper is not None:
             self._keeper.start()
             return
-        await self._deduplicator.load()
         await self._recovery.recover()
         self._quota.recover(self._tasks.live.values())
 

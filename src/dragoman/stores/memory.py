@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from dragoman.clock import SystemClock
+from dragoman.engine.ports.ownership import MessageRepeated
 from dragoman.engine.ports.store import WOKEN, JournalRecord, PushState, SearchPage, StoredTask, TaskPage
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.model.record import Record
 from dragoman.model.state import State
+from dragoman.stores.sole import SoleWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from dragoman.clock import Clock
     from dragoman.engine.ports.rows import ExtraRow, TaskTable, Value
@@ -60,12 +62,13 @@ class _TaskEntry:
         return StoredTask(self.row, self.snapshot, self.snapshot_generation)
 
 
-class MemoryStore:
+class MemoryStore(SoleWriter):
     """A store in this process's memory. Nothing survives the process."""
 
     durable: bool = False
 
     def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__()
         self._clock = clock or SystemClock()
         # The time of the changes in this turn of the event loop, which are reported together.
         self._at_ms = self._clock.now()
@@ -82,7 +85,7 @@ class MemoryStore:
         self._repeats: dict[bytes, tuple[int, str, bytes | None]] = {}
         self._drafts: dict[int, _TaskEntry] = {}
         self._tables: dict[TaskTable, dict[int, ExtraRow]] = {}
-        self._unreported: list[tuple[Callable[[BaseException | None], None], BaseException | None]] = []
+        self._unreported: list[tuple[Write, BaseException | None]] = []
 
     def add_table(self, table: TaskTable) -> None:
         """Add a plug-in table, effective at once."""
@@ -94,7 +97,7 @@ class MemoryStore:
     async def close(self) -> None:
         """Report the writes that have not been reported yet."""
         while self._unreported:
-            self._report()
+            self._report_all()
 
     async def check(self) -> None:
         """Do nothing: a memory store always takes writes."""
@@ -106,36 +109,35 @@ class MemoryStore:
         self._last_number += 1
         return self._last_number
 
-    def write(self, write: Write) -> None:
-        """Apply a change at once; `write.done` is called on the next turn of the event loop.
-
-        A refused change reports TaskGenerationMismatch.
-        """
+    def queue(self, write: Write) -> None:
+        """Apply a change at once; it is reported on the next turn of the event loop."""
         if not self._unreported:
             # Reported later: the caller must not be called back from within its own call.
-            asyncio.get_running_loop().call_soon(self._report)
+            asyncio.get_running_loop().call_soon(self._report_all)
             self._at_ms = self._clock.now()
         error = self._apply(write)
-        self._unreported.append((write.done, error))
+        self._unreported.append((write, error))
 
-    def _report(self) -> None:
+    def _report_all(self) -> None:
         unreported, self._unreported = self._unreported, []
-        for done, error in unreported:
+        for write, error in unreported:
             try:
-                done(error)
+                if write.dedupe_key is None:
+                    write.done(error)
+                else:
+                    self.report(write, error)
             except Exception as failure:  # noqa: BLE001 - one failing callback must not stop the others
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": "a store's write could not be reported", "exception": failure}
                 )
 
     def _apply(self, write: Write) -> BaseException | None:
+        if write.dedupe_key is not None and self._is_repeated(write.dedupe_key, write.row):
+            return MessageRepeated("another task has accepted this message")
+        if write.draft or write.delete:
+            (self._write_draft if write.draft else self._delete)(write)
+            return None
         row, records = write.row, write.records
-        if write.draft:
-            self._write_draft(write)
-            return None
-        if write.delete:
-            self._delete(row)
-            return None
         draft = self._drafts.get(row.number) if self._drafts else None
         if draft is not None and not write.create:
             return _add_to_draft(draft, write)
@@ -165,6 +167,10 @@ class MemoryStore:
             entry.snapshot, entry.snapshot_generation = write.snapshot, generation
         self._write_related(entry, write)
         return None
+
+    def _is_repeated(self, key: DedupeKey, row: TaskRow) -> bool:
+        until_ms, task_id, _ = self._repeats.get(key.digest, (0, "", None))
+        return task_id != row.id and until_ms > (key.at_ms or row.status_ms)
 
     def _write_draft(self, write: Write) -> None:
         entry = self._drafts.pop(write.row.number, None) or _TaskEntry(write.row)
@@ -236,7 +242,7 @@ class MemoryStore:
                 break
             deleted.append(entry)
         for entry in deleted:
-            self._delete(entry.row)
+            self._delete_task(entry.row.id)
         compacted: list[_TaskEntry] = []
         for entry in islice(self._compactable_tasks.values(), rules.limit - len(deleted)):
             if rules.compact_before_ms is None or entry.row.status_ms >= rules.compact_before_ms:
@@ -250,8 +256,11 @@ class MemoryStore:
                 entry.notes.clear()
         return len(deleted) + len(compacted)
 
-    def _delete(self, row: TaskRow) -> None:
-        entry = self._by_id.pop(row.id, None)
+    def _delete(self, write: Write) -> None:
+        self._delete_task(write.row.id)
+
+    def _delete_task(self, task_id: str) -> None:
+        entry = self._by_id.pop(task_id, None)
         if entry is None:
             return
         del self._by_number[entry.row.number]
@@ -260,7 +269,7 @@ class MemoryStore:
         self._with_webhooks.pop(entry.row.number, None)
         del self._by_scope[entry.row.scope][entry.row.number]
         for table, rows in self._tables.items():
-            key = table.key_of(row.id)
+            key = table.key_of(task_id)
             if key is not None:
                 rows.pop(key, None)
         conversation = (entry.row.scope, entry.row.context_id)
@@ -269,8 +278,9 @@ class MemoryStore:
             del self._conversations[conversation]
             self._context_states.pop(conversation, None)
         for key in entry.dedupe_keys:
-            if self._repeats.get(key, (0, "", None))[1] == row.id:
+            if self._repeats.get(key, (0, "", None))[1] == task_id:
                 del self._repeats[key]
+            self._keys.forget(key)
 
     async def replace_row(self, row: ExtraRow, version: Value) -> bool:
         """Replace a row of a plug-in table if it still has that version. Return whether it had."""
@@ -404,13 +414,11 @@ class MemoryStore:
         """The saved `ctx.state` of a conversation as JSON, or None."""
         return self._context_states.get((scope, context_id))
 
-    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
-        """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
+    async def read_duplicate(self, key: bytes, now_ms: int) -> str | None:
         until_ms, task_id, _ = self._repeats.get(key, (now_ms, "", None))
         return task_id if until_ms > now_ms else None
 
-    async def reply(self, key: bytes, now_ms: int) -> bytes | None:
-        """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
+    async def read_reply(self, key: bytes, now_ms: int) -> bytes | None:
         until_ms, _, reply = self._repeats.get(key, (now_ms, "", None))
         return reply if until_ms > now_ms else None
 

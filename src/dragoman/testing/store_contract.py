@@ -324,7 +324,7 @@ async def a_dedupe_key_is_found_until_it_expires(store: Store) -> None:
     assert await store.duplicate_of(key[:-1], NOW) is None, "a part of a key was taken for the key"
     await write(store, a, notes=(Note(1, "message", b"m"),), dedupe_key=DedupeKey(b"told", NOW + 1000))
     assert await store.duplicate_of(b"told", NOW) == "a", "the dedupe key of a note is not found"
-    await create(store, row_of(store, "b"), dedupe_key=DedupeKey(key, NOW + 3000))
+    await create(store, row_of(store, "b"), dedupe_key=DedupeKey(key, NOW + 3000, NOW + 1000))
     assert await store.duplicate_of(key, NOW + 2000) == "b", "a key written again does not lead to the newer task"
 
 

@@ -94,12 +94,12 @@ class Crashing(MemoryStore):
         self.left = after
         self.crashed = asyncio.Event()
 
-    def write(self, write: Write) -> None:
+    def queue(self, write: Write) -> None:
         self.left -= 1
         if self.left < 0:
             self.crashed.set()
         else:
-            super().write(write)
+            super().queue(write)
 
     def mend(self) -> None:
         self.left = 1_000_000

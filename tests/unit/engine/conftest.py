@@ -29,6 +29,7 @@ from dragoman.model.task import Task
 from dragoman.outputs import Ask, Reply
 from dragoman.server.agent.in_process import connect
 from dragoman.stores.memory import MemoryStore
+from dragoman.stores.sole import DedupeKeys
 from dragoman.testing import Clock
 
 if TYPE_CHECKING:
@@ -259,13 +260,13 @@ class HeldStore(MemoryStore):
         self.durable = durable
         self._dead = False
 
-    def write(self, write: Write) -> None:
+    def queue(self, write: Write) -> None:
         if self._dead:
             return
         if self.holding:
             self.held.append(write)
         else:
-            super().write(write)
+            super().queue(write)
 
     @property
     def events(self) -> int:
@@ -277,7 +278,9 @@ class HeldStore(MemoryStore):
         left = HeldStore(durable=self.durable)
         mine = vars(left)
         mine.update({name: value for name, value in vars(self).items() if name in vars(MemoryStore())})
-        left._unreported = []
+        left._unreported, left._keys = [], DedupeKeys()
+        for digest in left._repeats:
+            left._keys.load(digest)
         self._dead = True
         self.held.clear()
         return left
@@ -287,7 +290,7 @@ class HeldStore(MemoryStore):
         due = self.held[:number]
         del self.held[:number]
         for write in due:
-            super().write(write)
+            super().queue(write)
         self.holding = number is not None
 
     async def close(self) -> None:
@@ -302,11 +305,11 @@ class FailingStore(MemoryStore):
         super().__init__()
         self.refuses: Callable[[Write], bool] = lambda write: False
 
-    def write(self, write: Write) -> None:
+    def queue(self, write: Write) -> None:
         if self.refuses(write):
-            asyncio.get_running_loop().call_soon(write.done, OSError("no space left on device"))
+            asyncio.get_running_loop().call_soon(self.report, write, OSError("no space left on device"))
         else:
-            super().write(write)
+            super().queue(write)
 
 
 @pytest.fixture

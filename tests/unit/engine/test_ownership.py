@@ -91,11 +91,11 @@ class FencedStore(MemoryStore):
 
     lost = False
 
-    def write(self, write: Write) -> None:
+    def queue(self, write: Write) -> None:
         if self.lost:
-            asyncio.get_running_loop().call_soon(write.done, OwnershipLost("the task has another owner"))
+            asyncio.get_running_loop().call_soon(self.report, write, OwnershipLost("the task has another owner"))
         else:
-            super().write(write)
+            super().queue(write)
 
 
 def message(text: str, task_id: str | None = None, *, wait: bool = True) -> SendMessageRequest:

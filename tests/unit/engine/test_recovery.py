@@ -192,9 +192,9 @@ async def test_each_agent_recovers_its_own_tasks(start: Any, turns: Any) -> None
 class EarlierStore(MemoryStore):
     """A store as an earlier version wrote it: progress is not marked."""
 
-    def write(self, write: Write) -> None:
+    def queue(self, write: Write) -> None:
         records = tuple(Record(each.generation, _without_mark(each)) for each in write.records)
-        super().write(structs.replace(write, records=records))
+        super().queue(structs.replace(write, records=records))
 
 
 def _without_mark(record: Record) -> bytes:

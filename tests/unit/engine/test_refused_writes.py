@@ -83,7 +83,7 @@ def refuse_all(store: HeldStore) -> None:
     held = list(store.held)
     store.held.clear()
     for write in held:
-        write.done(OSError("no space left on device"))
+        store.report(write, OSError("no space left on device"))
 
 
 async def test_a_message_whose_reply_was_refused_runs_once_and_its_task_fails(

@@ -178,9 +178,9 @@ async def test_a_row_follows_its_task(begin: Any, text: str, state: State, word:
     seen: list[A2ATask] = []
 
     class Watching(MemoryStore):
-        def write(self, write: Any) -> None:
+        def queue(self, write: Any) -> None:
             seen.extend(A2ATask(*row.values) for row in write.rows)
-            super().write(write)
+            super().queue(write)
 
     engine = await begin(echo, store=Watching())
     task = await engine.send(text, call=structs.replace(OLD, user=User("7")))

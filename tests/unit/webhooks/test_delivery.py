@@ -493,11 +493,11 @@ class Failing(MemoryStore):
     full = False
     unreadable = False
 
-    def write(self, write: Write) -> None:
+    def queue(self, write: Write) -> None:
         if self.full and write.push_progress:
-            asyncio.get_running_loop().call_soon(write.done, OSError(28, "No space left on device"))
+            asyncio.get_running_loop().call_soon(self.report, write, OSError(28, "No space left on device"))
             return
-        super().write(write)
+        super().queue(write)
 
     async def records(self, number: int, after: int, limit: int) -> Any:
         if self.unreadable:
@@ -536,11 +536,11 @@ async def test_a_webhook_that_cannot_be_stored_is_refused_and_not_followed(make:
     class Full(MemoryStore):
         full = False
 
-        def write(self, write: Write) -> None:
+        def queue(self, write: Write) -> None:
             if self.full:
-                asyncio.get_running_loop().call_soon(write.done, OSError(28, "No space left on device"))
+                asyncio.get_running_loop().call_soon(self.report, write, OSError(28, "No space left on device"))
             else:
-                super().write(write)
+                super().queue(write)
 
     store = Full()
     world = await make(store)
@@ -586,11 +586,11 @@ async def test_a_task_that_fails_because_its_reply_was_refused_is_reported(make:
     class Full(MemoryStore):
         full = True
 
-        def write(self, write: Write) -> None:
+        def queue(self, write: Write) -> None:
             if self.full and write.delete:
-                asyncio.get_running_loop().call_soon(write.done, OSError(28, "No space left on device"))
+                asyncio.get_running_loop().call_soon(self.report, write, OSError(28, "No space left on device"))
             else:
-                super().write(write)
+                super().queue(write)
 
     store = Full()
     world = await make(store)

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
-from dragoman.clock import timestamp
+from dragoman.clock import sleep, timestamp
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.traces import link_to_task
-from dragoman.engine.journal.durability import unavailable
 from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.replay import StoredRequest
-from dragoman.engine.ports.store import DedupeKey, Scope, StoredTask, TaskRow
+from dragoman.engine.journal.tasks import ELSEWHERE
+from dragoman.engine.ports.ownership import ContextBusy, MessageRepeated, OwnershipLost
+from dragoman.engine.ports.store import ACCEPTED, DedupeKey, Scope, StoredTask, TaskRow, Verdict
 from dragoman.engine.quota import too_many_parts
 from dragoman.engine.shielded import shielded
 from dragoman.model.error import (
     InvalidParams,
     PushNotificationNotSupported,
+    ServerError,
     TaskGenerationMismatch,
     TaskNotFound,
     UnsupportedOperation,
@@ -37,7 +39,7 @@ from dragoman.telemetry.spans import TRACING
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from dragoman.engine.accept.dedupe import Deduplicator
+    from dragoman.engine.accept.dedupe import DedupeWindow
     from dragoman.engine.execute.runner import Runner
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
@@ -51,11 +53,18 @@ if TYPE_CHECKING:
     from dragoman.model.operation import SendMessageRequest
 
 
+# How often it is decided anew because another message or process was faster, and the pause before that.
+TRIES = 40
+RETRY_SECONDS = 0.05
+# The pause between two looks at a draft of another process.
+_DRAFT_SECONDS = 0.25
+
+
 class AcceptedMessage(NamedTuple):
     """The outcome of accepting a message: its task's row, its live task if there is one, and whether it is a repeat.
 
     `task` is the existing task after the message was added to it; None for a new task and for a repeat. `reply` is the
-    stored bare message that a repeat is answered with.
+    stored bare message that a repeat is answered with. `verdict` is what the store says of a new task.
     """
 
     row: TaskRow
@@ -63,6 +72,7 @@ class AcceptedMessage(NamedTuple):
     task: Task | None = None
     repeat: bool = False
     reply: Message | None = None
+    verdict: Verdict | None = ACCEPTED
 
 
 class Inbox:
@@ -76,7 +86,7 @@ class Inbox:
         quota: Quota,
         locks: KeyedLocks,
         settings: EngineSettings,
-        deduplicator: Deduplicator,
+        window: DedupeWindow,
         webhooks: WebhookOperations | None = None,
     ) -> None:
         self._agent = agent
@@ -87,7 +97,7 @@ class Inbox:
         self._settings = settings
         self._webhooks = webhooks
         self._task_metadata = None if agent.output_metadata is None else agent.output_metadata.task or None
-        self._deduplicator = deduplicator
+        self._window = window
 
     async def accept(
         self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str, lease: Lease | None
@@ -117,21 +127,19 @@ class Inbox:
         if starts_run:  # a follow-up to a working task starts no run
             quota.reserve(caller, len(live_tasks) if target is None else 0)
         try:
-            accepted = self._create_if_new(scope, call, request, caller)
+            created = self._create_if_possible(scope, call, request, caller)
         except BaseException:
             if starts_run:
                 quota.cancel_reservation(caller)
             raise
-        if accepted is None:
+        if created is None or created.verdict is not ACCEPTED:
             if lease is not None:
                 lease.hold()
-            accepting = self._accept_waiting(scope, call, request, caller, lease, starts_run)
-            # Nothing is awaited once a task is created. With other processes on the store, they go on with others.
-            if message.task_id is None or self._tasks.sharing is not None:
-                return await accepting
-            return await shielded(accepting)
-        self._count(accepted, caller, lease, starts_run)
-        return accepted
+            accepting = self._accept_waiting(scope, call, request, caller, lease, starts_run, created)
+            # A caller who gives up does not undo what an existing task got.
+            return await accepting if message.task_id is None else await shielded(accepting)
+        self._count(created, caller, lease, starts_run)
+        return created
 
     async def _accept_waiting(
         self,
@@ -141,11 +149,12 @@ class Inbox:
         caller: str,
         lease: Lease | None,
         starts_run: bool,
+        created: AcceptedMessage | None,
     ) -> AcceptedMessage:
-        """Accept a message for which something must be read or written first. The lease was held for this."""
+        """Accept a message for which something must be read or awaited. The lease was held for this."""
         try:
             if request.configuration.task_push_notification_config is None:
-                accepted = await self._route(scope, call, request, caller)
+                accepted = await self._route(scope, call, request, caller, created)
             else:
                 accepted = await self._route_with_webhook(scope, call, request, caller)
             self._count(accepted, caller, lease, starts_run)
@@ -183,23 +192,30 @@ class Inbox:
         return accepted
 
     async def _route(
-        self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str
+        self,
+        scope: Scope,
+        call: CallContext,
+        request: SendMessageRequest,
+        caller: str,
+        created: AcceptedMessage | None = None,
     ) -> AcceptedMessage:
         """Decide what a message is, a repeat, a new task or a message to an existing task, and handle it."""
-        accepted = self._create_if_new(scope, call, request, caller, with_webhook=True)
-        if accepted is not None:
-            return accepted
         message = request.message
-        dedupe_key = self._deduplicator.key_of(scope, message)
+        dedupe_key = self._window.key_of(scope, message)
+        created = created or self._create_if_possible(scope, call, request, caller, with_webhook=True)
+        if created is not None:
+            return await self._create_decided(scope, call, request, dedupe_key, caller, created)
         if dedupe_key is None:
             return await self._route_by_id(scope, call, request, None, caller)
         async with self._locks.hold(dedupe_key.digest):
-            duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
-            if duplicate is not None:
-                return duplicate
+            task_id = await self._tasks.store.duplicate_of(dedupe_key.digest, self._tasks.clock.now())
+            if task_id is not None:
+                duplicate = await self._find_duplicate(scope, call, message, dedupe_key, task_id)
+                if duplicate is not None:
+                    return duplicate
             return await self._route_by_id(scope, call, request, dedupe_key, caller)
 
-    def _create_if_new(
+    def _create_if_possible(
         self,
         scope: Scope,
         call: CallContext,
@@ -208,7 +224,7 @@ class Inbox:
         *,
         with_webhook: bool = False,
     ) -> AcceptedMessage | None:
-        """Create the task of a message that is certainly new. None when something must be awaited to tell or create it.
+        """Create the task of a message. None when something must be awaited before that.
 
         A webhook must have been admitted.
         """
@@ -219,50 +235,141 @@ class Inbox:
         if message.task_id is not None or request.new_task_id is not None:
             return None
         if self._settings.task_rows is not None and self._id_source(call) is not None:
-            return None  # getting an id from a row maker takes an await: see `_route_by_id`
-        dedupe_key = self._deduplicator.key_of(scope, message)
-        if dedupe_key is not None and self._deduplicator.may_contain(dedupe_key):
+            return None  # getting an id from a row maker takes an await: see `_create_decided`
+        if self._tasks.ownership.expired:
             return None
-        # `_create` adds the key, and nothing is awaited before that: no lock is needed.
-        return self._create(scope, call, request, dedupe_key, caller)
+        return self._create(scope, call, request, self._window.key_of(scope, message), caller)
 
-    async def _find_duplicate(
-        self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey
-    ) -> AcceptedMessage | None:
-        """Find what a repeated message is answered with; None when it is new.
+    async def _create_decided(
+        self,
+        scope: Scope,
+        call: CallContext,
+        request: SendMessageRequest,
+        dedupe_key: DedupeKey | None,
+        caller: str,
+        created: AcceptedMessage | None = None,
+    ) -> AcceptedMessage:
+        """Create a task, if that was not done already, and wait until the store has decided about it."""
+        id_source = self._id_source(call) if request.new_task_id is None and self._settings.task_rows else None
+        allow_draft = True
+        for _ in range(TRIES):
+            if created is None:
+                if id_source is not None:
+                    request = structs.replace(request, new_task_id=await self._tasks.unused_id(id_source))
+                created = self._create(scope, call, request, dedupe_key, caller, allow_draft=allow_draft)
+            new, verdict, created = created, created.verdict, None
+            if verdict is ACCEPTED:
+                return new
+            try:
+                if verdict is None:
+                    return await self._wait_accepted(new)
+            except MessageRepeated:
+                pass
+            except ContextBusy:  # only a draft begins with its creation; as a task it can be queued
+                allow_draft = False
+                continue
+            except TaskGenerationMismatch:
+                if id_source is None:
+                    return await self._find_same(scope, call, request.message, dedupe_key)
+                continue
+            duplicate = await self._find_duplicate(
+                scope, call, request.message, dedupe_key, verdict.duplicate_of if verdict else None
+            )
+            if duplicate is not None:
+                return duplicate
+            if verdict is not None:  # the other message is still on its way to the store, and may be refused
+                await sleep(self._tasks.clock, RETRY_SECONDS)
+        raise ServerError(ELSEWHERE)
+
+    async def _wait_accepted(self, accepted: AcceptedMessage) -> AcceptedMessage:
+        """Wait until the store has accepted a new task. Announces one that has no run here.
 
         Raises:
-            ServerError: the end of its draft was refused, and the reaper has not made a failed task of it yet.
+            TaskGenerationMismatch: there is a task with its id.
+            ServerError: as `LiveTask.wait_accepted` does.
         """
-        task_id = await self._deduplicator.find(dedupe_key)
-        if task_id is None:
+        live = accepted.live
+        assert live is not None
+        try:
+            with self._counting_anyway(live):
+                await live.wait_accepted()
+        except ServerError:
+            if isinstance(live.durability.cause, TaskGenerationMismatch):
+                raise live.durability.cause from None
+            raise
+        if live.worker is not None or self._tasks.live.get(live.row.id) is live:
+            return accepted
+        self._tasks.ownership.announce_work()
+        return AcceptedMessage(live.row, None)
+
+    async def _find_duplicate(
+        self,
+        scope: Scope,
+        call: CallContext,
+        message: Message,
+        dedupe_key: DedupeKey | None,
+        task_id: str | None = None,
+    ) -> AcceptedMessage | None:
+        """Find the task or the reply of a repeated message; None when it is new after all.
+
+        `task_id` is that of its task, as far as that is known. While it is a draft elsewhere, wait for either.
+
+        Raises:
+            ServerError: what the message began was refused, or its draft is not answered in time.
+        """
+        store, clock = self._tasks.store, self._tasks.clock
+        if dedupe_key is None:
             return None
-        duplicate = await self._read_duplicate(scope, call, task_id, message, dedupe_key)
-        if duplicate is None:
-            if await self._tasks.store.duplicate_of(dedupe_key.digest, self._tasks.clock.now()) is not None:
-                raise unavailable(None)
-        elif duplicate.live is not None:  # nobody may learn that a message was accepted before that is durable
-            await duplicate.live.wait_durable(1 if message.task_id is None else None)
-        return duplicate
+        if task_id is None:
+            task_id = await store.duplicate_of(dedupe_key.digest, clock.now())
+        deadline = clock.now() + round(self._settings.long_poll * 1000)
+        while task_id is not None:
+            with self._tasks.bus.watch(task_id) as watch:
+                duplicate = await self._read_duplicate(scope, call, task_id, message, dedupe_key)
+                if duplicate is not None:
+                    return duplicate
+                task_id = await store.duplicate_of(dedupe_key.digest, clock.now())
+                if task_id is not None:
+                    if clock.now() >= deadline:
+                        raise ServerError(ELSEWHERE)
+                    await watch.wait_past(0, _DRAFT_SECONDS)
+        return None
 
     async def _read_duplicate(
         self, scope: Scope, call: CallContext, task_id: str, message: Message, dedupe_key: DedupeKey
     ) -> AcceptedMessage | None:
         """Return what a repeated message is answered with. None while its task is a draft that is not live here."""
         live = self._tasks.live.get(task_id)
-        if live is not None:
-            return AcceptedMessage(live.row, live, repeat=True)
-        try:
-            row, live, _ = await self._tasks.find(scope, task_id)
-        except TaskNotFound:  # it was answered with a bare message, or the store refused the task
-            now = self._tasks.clock.now()
-            reply = await self._tasks.store.reply(dedupe_key.digest, now)
-            if reply is None:
+        if live is None:
+            try:
+                row, live, _ = await self._tasks.find(scope, task_id)
+            except TaskNotFound:  # it was answered with a bare message, or the store refused the task
+                now = self._tasks.clock.now()
+                reply = await self._tasks.store.reply(dedupe_key.digest, now)
+                if reply is None:
+                    return None
+                # A placeholder: a message that was answered with a bare reply has no stored task.
+                row = TaskRow(0, task_id, scope, message.context_id or "", call.origin, State.COMPLETED, now, 0, now)
+                return AcceptedMessage(row, None, repeat=True, reply=decode_message(reply))
+        else:
+            row = live.row
+        if live is not None:  # nobody may learn that a message was accepted before that is durable
+            try:
+                await live.wait_durable(1 if message.task_id is None else None)
+            except MessageRepeated:
                 return None
-            # A placeholder: a message that was answered with a bare reply has no stored task.
-            row = TaskRow(0, task_id, scope, message.context_id or "", call.origin, State.COMPLETED, now, 0, now)
-            return AcceptedMessage(row, None, repeat=True, reply=decode_message(reply))
+            except OwnershipLost:  # the task goes on elsewhere
+                pass
         return AcceptedMessage(row, live, repeat=True)
+
+    async def _find_same(
+        self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey | None
+    ) -> AcceptedMessage:
+        """Find the task with the id that the caller chose: it may be that of the same message. Raises InvalidParams."""
+        duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
+        if duplicate is None:
+            raise InvalidParams("this id cannot be used: choose another", field="id")
+        return duplicate
 
     def _id_source(self, call: CallContext) -> RowMaker | None:
         """The row maker that assigns the id of a new task; None when the id is random."""
@@ -274,11 +381,8 @@ class Inbox:
     ) -> AcceptedMessage:
         """Accept a message to an existing task, or one whose new task has an id from the caller or a row maker."""
         task_id = request.message.task_id or request.new_task_id
-        id_source = self._id_source(call) if task_id is None else None
         if task_id is None:
-            if id_source is not None:
-                request = structs.replace(request, new_task_id=await self._tasks.unused_id(id_source))
-            return self._create(scope, call, request, dedupe_key, caller)
+            return await self._create_decided(scope, call, request, dedupe_key, caller)
         async with self._locks.hold(task_id):
             current = self._tasks.live.get(task_id)
             if current is not None and current.phase.is_draft:  # wait until it is either a task or answered without one
@@ -330,7 +434,7 @@ class Inbox:
         live = self._tasks.live.get(task_id)
         if exists or (live is not None and live.outcome.reply is None):
             raise InvalidParams("this id cannot be used: choose another", field="id")
-        return self._create(scope, call, request, dedupe_key, caller)
+        return await self._create_decided(scope, call, request, dedupe_key, caller)
 
     def _create(
         self,
@@ -380,14 +484,12 @@ class Inbox:
         )
         live = tasks.new(new, None if webhook is None else partial(self._follow, row, webhook))
         ctx = self._runner.build_first_context(live, call, message, metadata)
-        if dedupe_key is not None:
-            self._deduplicator.add(dedupe_key, task_id)
         plan = self._agent.plan(ctx)
         draft = plan.replies and allow_draft and not request.configuration.return_immediately
-        self._runner.create(
+        verdict = self._runner.create(
             live, ctx, plan, new_context=not joins_context, draft=draft, caller=caller, parent=call.trace or None
         )
-        return AcceptedMessage(row, live)
+        return AcceptedMessage(row, live, verdict=verdict)
 
     def _follow(self, row: TaskRow, webhook: Push) -> None:
         if self._webhooks is not None:
@@ -401,8 +503,6 @@ class Inbox:
         message = structs.replace(message, task_id=live.row.id, context_id=live.folding.context_id)
         note_durable = live.note("message", encode(message), history_message=message, dedupe_key=dedupe_key)
         task = live.task()
-        if dedupe_key is not None:
-            self._deduplicator.add(dedupe_key, live.row.id)
         live.follow_ups.add(message)
         await note_durable
         return AcceptedMessage(live.row, live if runs else None, task)
@@ -455,8 +555,6 @@ class Inbox:
             dedupe_key=dedupe_key,
         )
         task = live.task()
-        if dedupe_key is not None:
-            self._deduplicator.add(dedupe_key, row.id)
         if self._tasks.sharing is not None and not self._runner.may_run_here():
             try:
                 await live.wait_durable(task.generation)

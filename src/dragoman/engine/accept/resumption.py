@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.clock import sleep
+from dragoman.engine.accept.inbox import RETRY_SECONDS, TRIES, AcceptedMessage
 from dragoman.engine.handle import is_genuine, read_handle, unusable_handle
 from dragoman.engine.journal.tasks import ELSEWHERE
 from dragoman.engine.ports.ownership import OwnershipLost
@@ -17,16 +18,11 @@ from dragoman.model.part import Part
 from dragoman.model.state import Role
 
 if TYPE_CHECKING:
-    from dragoman.engine.accept.inbox import AcceptedMessage
     from dragoman.engine.call import CallContext
     from dragoman.engine.journal.replay import OpenQuestion
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.locks import KeyedLocks
     from dragoman.engine.ports.store import StoredTask, TaskRow
-
-# How often it is decided anew because another process was faster, and the pause before that.
-TRIES = 40
-RETRY_SECONDS = 0.05
 
 
 class Resumption:

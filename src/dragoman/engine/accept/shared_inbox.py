@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import structs
 
 from dragoman.clock import sleep
-from dragoman.engine.accept.inbox import AcceptedMessage, Inbox
-from dragoman.engine.accept.resumption import RETRY_SECONDS, TRIES
+from dragoman.engine.accept.inbox import RETRY_SECONDS, TRIES, AcceptedMessage, Inbox
 from dragoman.engine.journal.tasks import ELSEWHERE
-from dragoman.engine.ports.ownership import ContextBusy, MessageRepeated, OwnershipLost
-from dragoman.model.error import InvalidParams, ServerError, TaskGenerationMismatch, TaskNotFound
+from dragoman.engine.ports.ownership import MessageRepeated, OwnershipLost
+from dragoman.model.error import InvalidParams, ServerError, TaskNotFound
 from dragoman.model.ids import check_id
 from dragoman.model.json import encode
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from dragoman.model.operation import SendMessageRequest
 
 CUT_OFF = "this server has lost the connection to its store: try again with the same messageId"
-# The pause between two looks at a draft of another process.
-_DRAFT_SECONDS = 0.25
 
 
 class SharedInbox(Inbox):
@@ -40,21 +37,23 @@ class SharedInbox(Inbox):
         super().__init__(*parts)
         self._refresh = refresh
 
-    def _create_if_new(self, *_: Any, **__: Any) -> None:
-        """No message is certainly new: only the store knows."""
-
     async def _route(
-        self, scope: Scope, call: CallContext, request: SendMessageRequest, caller: str
+        self,
+        scope: Scope,
+        call: CallContext,
+        request: SendMessageRequest,
+        caller: str,
+        created: AcceptedMessage | None = None,
     ) -> AcceptedMessage:
         """Decide what a message is, and let the store have the last word."""
-        if self._tasks.ownership.expired:  # the caller may ask another server, which is not cut off
+        if created is None and self._tasks.ownership.expired:  # the caller may ask another server, which is not cut off
             raise ServerError(CUT_OFF, retryAfter="1")
         message = request.message
         check_id(message.message_id, "message.messageId")
-        dedupe_key = self._deduplicator.key_of(scope, message)
+        dedupe_key = self._window.key_of(scope, message)
         task_id = message.task_id or request.new_task_id
         if task_id is None:
-            return await self._create_shared(scope, call, request, dedupe_key, caller)
+            return await self._create_decided(scope, call, request, dedupe_key, caller, created)
         async with self._locks.hold(task_id):
             for _ in range(TRIES):
                 accepted = await self._try_existing(scope, call, request, dedupe_key, caller, task_id)
@@ -80,10 +79,9 @@ class SharedInbox(Inbox):
         except OwnershipLost:
             return None
         # After the task was read: what another process accepts from now on changes its generation.
-        if dedupe_key is not None:
-            duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
-            if duplicate is not None:
-                return duplicate
+        duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
+        if duplicate is not None:
+            return duplicate
         if found is None:
             if message.task_id is not None:
                 raise TaskNotFound(taskId=task_id)
@@ -92,7 +90,7 @@ class SharedInbox(Inbox):
                 return None
             if other is not None:
                 raise InvalidParams("this id cannot be used: choose another", field="id")
-            return await self._create_shared(scope, call, request, dedupe_key, caller)
+            return await self._create_decided(scope, call, request, dedupe_key, caller)
         row, live, stored = found
         if live is not None and live.phase.has_ended and not had_ended:
             return None  # it ended only now: another process may have been faster
@@ -140,7 +138,7 @@ class SharedInbox(Inbox):
             if not await self._tasks.ownership.post(row, encode(message), dedupe_key, expected):
                 return None
         except MessageRepeated:
-            return None if dedupe_key is None else await self._find_duplicate(scope, call, message, dedupe_key)
+            return await self._find_duplicate(scope, call, message, dedupe_key)
         if live is not None:
             await self._refresh(live)
         stored = await self._tasks.store.task(row.id)
@@ -163,11 +161,7 @@ class SharedInbox(Inbox):
                 stored, call, request.message, request.metadata, dedupe_key, caller, kind="answer"
             )
         except MessageRepeated:
-            return (
-                None
-                if dedupe_key is None
-                else await self._find_duplicate(stored.row.scope, call, request.message, dedupe_key)
-            )
+            return await self._find_duplicate(stored.row.scope, call, request.message, dedupe_key)
 
     async def go_on(self, stored: StoredTask, call: CallContext, message: Message) -> AcceptedMessage | None:
         """Continue a waiting task with something that its caller has not sent. None when another process was faster.
@@ -197,68 +191,3 @@ class SharedInbox(Inbox):
             if live is None or live.row.state.waiting:  # the answer was not written: another process may try
                 self._tasks.ownership.release(claimed.claim)
             raise
-
-    async def _create_shared(
-        self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str
-    ) -> AcceptedMessage:
-        """Create a task and wait until it is durable: only the store knows whether another process was faster."""
-        id_source = self._id_source(call) if request.new_task_id is None and self._settings.task_rows else None
-        allow_draft = True
-        for _ in range(TRIES):
-            if id_source is not None:
-                request = structs.replace(request, new_task_id=await self._tasks.unused_id(id_source))
-            accepted = self._create(scope, call, request, dedupe_key, caller, allow_draft=allow_draft)
-            live = accepted.live
-            assert live is not None
-            try:
-                with self._counting_anyway(live):
-                    await live.wait_accepted()
-            except MessageRepeated:
-                if dedupe_key is None:
-                    raise
-                duplicate = await self._find_duplicate(scope, call, request.message, dedupe_key)
-                if duplicate is not None:
-                    return duplicate
-            except ContextBusy:  # only a draft begins with its creation; as a task it can be queued
-                allow_draft = False
-            except ServerError:
-                if not isinstance(live.durability.cause, TaskGenerationMismatch):
-                    raise
-                if id_source is None:
-                    return await self._find_same(scope, call, request.message, dedupe_key)
-            else:
-                if live.worker is None:  # it is left to whoever takes it
-                    self._tasks.ownership.announce_work()
-                    return AcceptedMessage(live.row, None)
-                return accepted
-        raise ServerError(ELSEWHERE)
-
-    async def _find_same(
-        self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey | None
-    ) -> AcceptedMessage:
-        """Find the task with the id that the caller chose: it may be that of the same message. Raises InvalidParams."""
-        duplicate = None
-        if dedupe_key is not None:
-            duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
-        if duplicate is None:
-            raise InvalidParams("this id cannot be used: choose another", field="id")
-        return duplicate
-
-    async def _find_duplicate(
-        self, scope: Scope, call: CallContext, message: Message, dedupe_key: DedupeKey
-    ) -> AcceptedMessage | None:
-        """Find the task or the reply of a repeated message. While it is a draft elsewhere, wait for either."""
-        task_id = await self._deduplicator.find(dedupe_key)
-        if task_id is None:
-            return None
-        deadline = self._tasks.clock.now() + round(self._settings.long_poll * 1000)
-        with self._tasks.bus.watch(task_id) as watch:
-            while task_id is not None:
-                duplicate = await self._read_duplicate(scope, call, task_id, message, dedupe_key)
-                if duplicate is not None:
-                    return duplicate
-                if self._tasks.clock.now() >= deadline:
-                    raise ServerError(ELSEWHERE)
-                await watch.wait_past(0, _DRAFT_SECONDS)
-                task_id = await self._deduplicator.find(dedupe_key)
-            return None

@@ -168,9 +168,9 @@ class Run:
             # WORKING must be durable before the agent's code runs, so that recovery knows it may have started. A
             # restartable run need not wait, nor one in a store that ends with the process. Tasks with plug-in rows
             # always wait: readers of those rows must see WORKING before any effect.
-            # With other processes on the store, every run waits: one of them may have accepted the same message.
-            sharing = live.journal.sharing
-            if (store.durable and not may_restart(plan)) or self.attempt is not None or live.has_rows or sharing:
+            # And so does a run that the store has not accepted yet: the message may be a repeat, or its context busy.
+            sharing, is_decided = live.journal.sharing, live.durability.is_decided
+            if not is_decided or (store.durable and not may_restart(plan)) or self.attempt is not None or live.has_rows:
                 await live.wait_durable()
                 if sharing is not None:
                     await self._load_state(ctx)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dragoman.engine.journal.replay import RunHistory
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.agent import Plan, Runnable
-    from dragoman.engine.ports.store import TaskRow
+    from dragoman.engine.ports.store import TaskRow, Verdict
     from dragoman.engine.quota import Quota
     from dragoman.engine.settings import EngineSettings
     from dragoman.model.message import Message
@@ -159,30 +159,29 @@ class Runner:
         draft: bool,
         caller: str,
         parent: dict[str, str] | None = None,
-    ) -> None:
+    ) -> Verdict | None:
         """Write a new task and start or queue its run. When it starts at once, WORKING is in the same write.
 
         `parent` is the trace context of the request, if it is to be kept. In a store that other processes share, a task
-        that cannot run here is left in the store for any of them.
+        that cannot run here is left in the store for any of them. Returns what the store says of the task: nothing
+        starts for a duplicate.
         """
         if self._shared:
             if not self.may_run_here(new_context=new_context):
-                live.create(queued=True)
-                return
+                return live.create(queued=True)
             if draft:
-                live.write_draft()
+                verdict = live.write_draft()
             else:
-                live.create(starts=(self._parallel or new_context) and plan.prepare is None)
+                verdict = live.create(starts=(self._parallel or new_context) and plan.prepare is None)
             self._start(Run(self, live, ctx, plan, caller, new_context=new_context, parent=parent))
-            return
+            return verdict
         starts_now = self._parallel or (live.row.scope, live.row.context_id) not in self._queues
-        if draft:
-            live.write_draft()
-            if starts_now and plan.prepare is None:
+        verdict = live.write_draft() if draft else live.create(starts=starts_now and plan.prepare is None)
+        if verdict is None or not verdict.duplicate_of:
+            if draft and starts_now and plan.prepare is None:
                 live.begin()
-        else:
-            live.create(starts=starts_now and plan.prepare is None)
-        self._enqueue(Run(self, live, ctx, plan, caller, new_context=new_context, parent=parent), starts_now)
+            self._enqueue(Run(self, live, ctx, plan, caller, new_context=new_context, parent=parent), starts_now)
+        return verdict
 
     def begin(
         self,

@@ -38,7 +38,8 @@ class Durability:
     """Follows the changes of one task from the queue of the store to their commits, and wakes who waits for them.
 
     `committed` is the last committed generation, `notes_queued` how many notes were written, and `settles_at` the
-    generation with which the task ends or pauses, as far as that is known. `cause` is what the store has refused a
+    generation with which the task ends or pauses, as far as that is known. `is_decided` is False when the store cannot
+    tell before the commit whether it accepts the last change. `cause` is what the store has refused a
     write with. `on_committed` is called once, with the first commit of records; `on_refused` when a write is refused.
     """
 
@@ -55,6 +56,7 @@ class Durability:
         "build_error",
         "cause",
         "committed",
+        "is_decided",
         "notes_committed",
         "notes_queued",
         "settles_at",
@@ -73,6 +75,7 @@ class Durability:
         self._on_committed = on_committed
         self._on_refused = on_refused
         self.committed = committed
+        self.is_decided = True
         self.notes_queued = 0
         self.notes_committed = 0
         self.settles_at: int | None = None
@@ -125,6 +128,10 @@ class Durability:
         """Count a change without records, which is queued now. Returns what notes that it was committed or refused."""
         self.notes_queued += 1
         return self._on_note
+
+    def note_undecided(self) -> None:
+        """Note that only the commit can tell whether the store accepts the last change."""
+        self.is_decided = False
 
     def unsettle(self) -> None:
         """Note that a task that had paused goes on."""

@@ -13,7 +13,7 @@ from dragoman.clock import timestamp
 from dragoman.engine.journal.durability import MAX_AHEAD_BYTES, MAX_AHEAD_EVENTS, STOPPING, Durability
 from dragoman.engine.journal.phase import TRANSITIONS, Phase
 from dragoman.engine.ports.ownership import OwnershipLost
-from dragoman.engine.ports.store import DedupeKey, Note, NoteKind, TaskRow, Write
+from dragoman.engine.ports.store import ACCEPTED, DedupeKey, Note, NoteKind, TaskRow, Write
 from dragoman.model.error import ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate, with_text_only
 from dragoman.model.json import encode
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dragoman.engine.journal.new_task import NewTask
     from dragoman.engine.ports.ownership import Claim
     from dragoman.engine.ports.rows import ExtraRow, RowMaker
+    from dragoman.engine.ports.store import Verdict
     from dragoman.model.error import A2AError
     from dragoman.model.message import Message
     from dragoman.model.task import Artifact
@@ -359,13 +360,13 @@ class LiveTask:
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def write_draft(self) -> None:
-        """Write the task as a draft."""
+    def write_draft(self) -> Verdict | None:
+        """Write the task as a draft. Returns what the store says: see `Store.write`."""
         new = self._new
         assert new is not None
         snapshot = encode(new.task)
         self._enter(Phase.DRAFT)
-        self.journal.store.write(
+        verdict = self.journal.store.write(
             Write(
                 self.row,
                 self.durability.add_note(),
@@ -382,11 +383,15 @@ class LiveTask:
                 pins=self.journal.pins,
             )
         )
+        if verdict is None:
+            self.durability.note_undecided()
+        return verdict
 
-    def create(self, *, starts: bool = False, queued: bool = False) -> None:
+    def create(self, *, starts: bool = False, queued: bool = False) -> Verdict | None:
         """Write record 1, the task itself; with `starts`, also its WORKING status in the same write.
 
-        A task that is `queued` is left to whichever process takes it first.
+        A task that is `queued` is left to whichever process takes it first. Returns what the store says: see
+        `Store.write`.
         """
         new, journal, phase = self._new, self.journal, self.phase
         assert new is not None
@@ -409,7 +414,7 @@ class LiveTask:
             records, size = (first, second), size + len(second.body)
         begun = self.phase.is_begun
         self.durability.add(records, size)
-        journal.store.write(
+        verdict = journal.store.write(
             Write(
                 self.row,
                 partial(self.durability.on_records, len(records), size),
@@ -428,8 +433,11 @@ class LiveTask:
                 pins=journal.pins and begun,
             )
         )
-        if starts and not with_status:
+        if verdict is None:
+            self.durability.note_undecided()
+        if starts and not with_status and not (verdict and verdict.duplicate_of):
             self.begin()
+        return verdict
 
     def begin(self) -> None:
         """Write the WORKING status before the agent's code is called; a draft stays a draft."""
@@ -442,10 +450,11 @@ class LiveTask:
             self._enter(Phase.RUNNING)
         begins = not phase.is_begun
         if self.row.state is not State.WORKING:
-            self.status(State.WORKING, begins=begins)
+            if self.status(State.WORKING, begins=begins) is None:
+                self.durability.note_undecided()
         elif begins and self.journal.sharing is not None:
             # An answered task that was queued, or will be if its context is busy.
-            self.journal.store.write(
+            verdict = self.journal.store.write(
                 Write(
                     self.row,
                     self.durability.add_note(),
@@ -455,6 +464,8 @@ class LiveTask:
                     pins=self.journal.pins,
                 )
             )
+            if verdict is None:
+                self.durability.note_undecided()
 
     def open(self) -> None:
         """Turn a draft into a task. Does nothing when it is a task already, or its run is over."""
@@ -472,8 +483,8 @@ class LiveTask:
         at_ms: int | None = None,
         more: bool = False,
         begins: bool = False,
-    ) -> None:
-        """Number an event, fold it into the task and queue it for the store.
+    ) -> Verdict | None:
+        """Number an event, fold it into the task and queue it for the store. Returns what that says: see `Store.write`.
 
         `history_message` is appended to the history with this event. With `more`, another event follows at once, and
         both are one write.
@@ -515,7 +526,7 @@ class LiveTask:
             self._artifact_ids.add(event.artifact.artifact_id)
         if more:
             self._unwritten = (*self._unwritten, record)
-            return
+            return ACCEPTED
         records = (record,)
         if self._unwritten:
             for one in self._unwritten:
@@ -525,7 +536,7 @@ class LiveTask:
         added = 0 if snapshot is None else len(snapshot)
         if notes:
             added += sum([len(body) for _, body in notes])
-        self.journal.store.write(
+        return self.journal.store.write(
             Write(
                 self.row,
                 partial(durability.on_records, generation, size),
@@ -576,14 +587,14 @@ class LiveTask:
         context_state: bytes | None = None,
         dedupe_key: DedupeKey | None = None,
         begins: bool = False,
-    ) -> None:
-        """Emit a new status with the current time. Raises as `emit` does."""
+    ) -> Verdict | None:
+        """Emit a new status with the current time. Returns and raises as `emit` does."""
         now = self.journal.clock.now()
         if self.journal.status_metadata:
             metadata = {**self.journal.status_metadata, **(metadata or {})}
         if self._row_maker is not None:  # row versions are times: each change needs another
             now = max(now, self.row.status_ms + 1)
-        self.emit(
+        return self.emit(
             StatusUpdate(self.row.id, self.row.context_id, TaskStatus(state, message, timestamp(now)), metadata),
             at_ms=now,
             notes=notes,

@@ -84,10 +84,27 @@ class StoredTask(NamedTuple):
 
 
 class DedupeKey(NamedTuple):
-    """Identifies a message for deduplication: a SHA-256 digest and when it expires."""
+    """Identifies a message for deduplication: a SHA-256 digest, when it expires, and when the message came.
+
+    Without `at_ms`, the message came at the time of its task's last status.
+    """
 
     digest: bytes
     expires_ms: int
+    at_ms: int = 0
+
+
+class Verdict(NamedTuple):
+    """What a store says of a change before it is committed.
+
+    `duplicate_of` is the id of the task that has its dedupe key, perhaps not committed either. Then nothing was
+    written, and `Write.done` is not called. Otherwise the change is accepted, though its commit may still be refused.
+    """
+
+    duplicate_of: str = ""
+
+
+ACCEPTED = Verdict()
 
 
 class PushState(IntEnum):
@@ -309,14 +326,17 @@ class Store(Protocol):
         """Allocate a task number, larger than all before it."""
         ...
 
-    def write(self, write: Write) -> None:
+    def write(self, write: Write) -> Verdict | None:
         """Queue a change. Never blocks; the outcome is reported through `write.done` after this call has returned.
+
+        A store with one writer says at once whether the dedupe key of the change is new. None when only the commit can
+        tell: then `done` may get `MessageRepeated`.
 
         A change is applied completely or refused. Refused is one whose records do not follow the stored generation of
         its task, and one that creates a task whose id or number exists. `done` gets the error:
 
         - `OwnershipLost` when another process owns the task now: the engine leaves the task to it.
-        - `ContextBusy` when the run cannot begin yet, and `MessageRepeated` when another process accepted the message.
+        - `ContextBusy` when the run cannot begin yet, and `MessageRepeated` when another task has the dedupe key.
         - Another `ServerError` when the store cannot write now; callers read its text.
         - Any other exception for everything else. Callers read only that the store cannot take writes.
 
@@ -366,10 +386,6 @@ class Store(Protocol):
 
     async def reply(self, key: bytes, now_ms: int) -> bytes | None:
         """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
-        ...
-
-    async def dedupe_keys(self, now_ms: int) -> list[bytes]:
-        """The digests of all dedupe keys that have not expired."""
         ...
 
     async def unfinished(self, agent: str) -> list[StoredTask]:

@@ -6,6 +6,8 @@ import sqlite3
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from dragoman.engine.ports.ownership import MessageRepeated
+from dragoman.model.error import TaskGenerationMismatch
 from dragoman.stores.sqlite.retention import Sweeper, TaskToDelete, reserve_numbers
 from dragoman.stores.sqlite.schema import ALL_SCOPES
 from dragoman.stores.sqlite.tables import write_rows
@@ -18,10 +20,6 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.rows import ExtraRow, TaskTable
     from dragoman.engine.ports.store import TaskRow, Write
     from dragoman.model.state import State
-
-
-class Conflict(Exception):
-    """A change does not follow the stored generation of its task: another writer was faster, or it is written twice."""
 
 
 class Changes:
@@ -43,7 +41,7 @@ class Changes:
         self._noted: set[int] = set()
         self._snapshots: dict[int, tuple[int, int, bytes]] = {}
         self._contexts: dict[tuple[int, str], bytes] = {}
-        self._repeats: list[tuple[bytes, str, int, bytes | None]] = []
+        self._repeats: list[tuple[bytes, str, int, bytes | None, int]] = []
         self._drafts: dict[int, tuple[int, str, int, str, str, int, bytes]] = {}
         # Drafts whose row is deleted: those that became tasks, and those that were discarded.
         self._closed_drafts: list[tuple[int]] = []
@@ -58,7 +56,7 @@ class Changes:
         """Add a change; `scope` is the number of its row's scope.
 
         Raises:
-            Conflict: its records do not follow each other, or those of an earlier change in the transaction.
+            TaskGenerationMismatch: its records do not follow each other, or those of an earlier change.
         """
         row = write.row
         if write.delete and not write.draft:
@@ -78,7 +76,8 @@ class Changes:
         if write.context_state is not None:
             self._contexts[scope, row.context_id] = write.context_state
         if write.dedupe_key is not None:
-            self._repeats.append((write.dedupe_key.digest, row.id, write.dedupe_key.expires_ms, write.reply))
+            digest, expires_ms, at_ms = write.dedupe_key
+            self._repeats.append((digest, row.id, expires_ms, write.reply, at_ms or row.status_ms))
         if write.pushes or write.deleted_pushes or write.push_progress:
             self._pushes.append(write)
         for extra in write.rows:
@@ -103,11 +102,11 @@ class Changes:
         expected = 1 if write.create else before[0].generation + 1 if before else records[0].generation
         for record in records:
             if record.generation != expected:
-                raise Conflict("a record does not follow its task's last one")
+                raise TaskGenerationMismatch("a record does not follow its task's last one")
             expected += 1
             self._events.append((row.number, record.generation, record.body, self._at_ms))
         if row.generation != expected - 1:
-            raise Conflict("a record does not follow its task's last one")
+            raise TaskGenerationMismatch("a record does not follow its task's last one")
         if write.create:
             self._add_count(scope, row.state, 1)
             if write.joins_context:
@@ -131,7 +130,8 @@ class Changes:
         """Write all changes within the open transaction.
 
         Raises:
-            Conflict: a change does not follow the stored generation of its task.
+            TaskGenerationMismatch: a change does not follow the stored generation of its task.
+            MessageRepeated: another task has its dedupe key.
             sqlite3.Error: a statement fails; IntegrityError for a task that exists already.
         """
         if self._created:
@@ -147,7 +147,7 @@ class Changes:
             contexts = [(scope, context, state) for (scope, context), state in self._contexts.items()]
             connection.executemany("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", contexts)
         if self._repeats:
-            connection.executemany("INSERT OR REPLACE INTO repeats VALUES (?, ?, ?, ?)", self._repeats)
+            self._write_repeats(connection)
         if self._counts:
             self._write_counts(connection)
         for write in self._pushes:
@@ -163,8 +163,19 @@ class Changes:
         for number in self._noted.difference(self._created, self._changed, self._drafts):
             query = "SELECT 1 FROM tasks WHERE number = ? UNION ALL SELECT 1 FROM drafts WHERE number = ?"
             if connection.execute(query, (number, number)).fetchone() is None:
-                raise Conflict("a note belongs to a task that is not there")
+                raise TaskGenerationMismatch("a note belongs to a task that is not there")
         connection.executemany("INSERT INTO notes (task, generation, kind, body) VALUES (?, ?, ?, ?)", self._notes)
+
+    def _write_repeats(self, connection: sqlite3.Connection) -> None:
+        """Write the dedupe keys. One that has expired may be written again, and so may one of the same task."""
+        written = connection.executemany(
+            "INSERT INTO repeats VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "task_id = excluded.task_id, until_ms = excluded.until_ms, reply = excluded.reply "
+            "WHERE task_id = excluded.task_id OR until_ms <= ?",
+            self._repeats,
+        )
+        if written.rowcount != len(self._repeats):
+            raise MessageRepeated("another task has accepted this message")
 
     def _write_drafts(self, connection: sqlite3.Connection) -> None:
         # A draft that is opened or answered in the same batch is never inserted.
@@ -204,7 +215,7 @@ class Changes:
             ],
         )
         if updated.rowcount != len(self._changed):
-            raise Conflict("a record does not follow its task's last one")
+            raise TaskGenerationMismatch("a record does not follow its task's last one")
 
     def _write_counts(self, connection: sqlite3.Connection) -> None:
         connection.executemany(

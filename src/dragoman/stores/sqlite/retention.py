@@ -38,7 +38,8 @@ SELECT t.status_ms, t.number, p.generation = t.generation FROM tasks t LEFT JOIN
 WHERE t.{ENDED} AND t.status_ms < ? AND (t.status_ms, t.number) > (?, ?) ORDER BY t.status_ms, t.number LIMIT ?
 """  # noqa: S608 - fixed texts only
 _EXPIRED = "DELETE FROM repeats WHERE key IN (SELECT key FROM repeats WHERE until_ms < ? ORDER BY until_ms LIMIT ?)"
-_REPEATS = f"DELETE FROM repeats WHERE key IN (SELECT key FROM repeats WHERE task_id IN ({_SLOTS}) LIMIT ?)"  # noqa: S608
+_KEYS = f"SELECT key FROM repeats WHERE task_id IN ({_SLOTS}) LIMIT ?"  # noqa: S608
+_REPEATS = f"DELETE FROM repeats WHERE key IN ({_KEYS}) RETURNING key"  # noqa: S608
 _ROW_BYTES = f"SELECT max(length(body) / generation) FROM snapshots WHERE task IN ({_SLOTS})"  # noqa: S608
 # A journal loses its end first, so that a concurrent reader sees it stop and never a gap. Events are deleted before
 # notes, which give some of them their meaning. (A note is found by its number alone: SQLite 3.40 does not use the index
@@ -82,6 +83,7 @@ class Sweeper:
         self._plugin_tables = tables
         self._clock = clock
         self._rows = _FIRST_ROWS
+        self._deleted_keys: list[bytes] = []
 
     def step(self, connection: sqlite3.Connection, rules: Sweep, has_waiting: Callable[[], bool]) -> int:
         """Run slices for these rules, for at most `rules.limit` tasks. Ends after the first one when `has_waiting()`.
@@ -101,6 +103,11 @@ class Sweeper:
                 if now - began >= STEP_SECONDS or has_waiting():
                     return max(touched, 1)
         return max(touched, int(has_worked))
+
+    def take_deleted_keys(self) -> list[bytes]:
+        """The dedupe keys that went with their tasks since the last call."""
+        keys, self._deleted_keys = self._deleted_keys, []
+        return keys
 
     def _slice_tasks(self) -> int:
         return max(1, min(SLICE_TASKS, self._rows // 4))
@@ -151,8 +158,9 @@ class Sweeper:
         if not tasks:
             return None
         # First: a dedupe key must never lead to a task that is not there.
-        keys = connection.execute(_REPEATS, (*_padded([task.id for task in tasks]), self._rows)).rowcount
-        if keys == self._rows:
+        keys = connection.execute(_REPEATS, (*_padded([task.id for task in tasks]), self._rows)).fetchall()
+        self._deleted_keys += [key for (key,) in keys]
+        if len(keys) == self._rows:
             return 0
         _delete_tasks(connection, tasks, self._plugin_tables)
         self._clear(connection, [task.number for task in tasks])

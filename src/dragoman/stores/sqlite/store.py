@@ -12,7 +12,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from dragoman.clock import SystemClock
 from dragoman.model.error import ConfigError, ServerError
+from dragoman.stores.sole import DedupeKeys, SoleWriter
 from dragoman.stores.sqlite import reader, search, tables
 from dragoman.stores.sqlite import webhooks as pushing
 from dragoman.stores.sqlite.file import StoreFile
@@ -48,7 +50,7 @@ T = TypeVar("T")
 READERS = 2
 
 
-class SqliteStore:
+class SqliteStore(SoleWriter):
     """A durable store in one SQLite file, which one server uses at a time.
 
     One thread writes; reads run in a small pool of threads and raise ServerError when the file cannot be read. `agents`
@@ -58,13 +60,15 @@ class SqliteStore:
     durable: bool = True
 
     def __init__(self, path: Path, clock: Clock | None = None, agents: Sequence[str] = ()) -> None:
+        super().__init__()
         self._path = path
         self._file = StoreFile(path)
         self._tables: list[TaskTable] = []
         self._sweeper = Sweeper(self._tables)
-        self._writer = Writer(self._file, self._tables, clock, agents)
+        self._clock = clock or SystemClock()
+        self._writer = Writer(self._file, self._tables, self._clock, agents, report=self.report)
         self.next_number = itertools.count(1).__next__
-        self.write = self._writer.put
+        self.queue = self._writer.put
         self._pool: ThreadPoolExecutor | None = None
         # One connection per reader thread, all opened at the start: later there may be no free file descriptor.
         self._idle_readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
@@ -91,6 +95,7 @@ class SqliteStore:
             last = self._writer.open(asyncio.get_running_loop())
             for _ in range(READERS):
                 self._idle_readers.put(self._open_reader())
+            await asyncio.to_thread(self._load_keys)
             self._file.watch()
         except BaseException as error:
             await self._close_file()
@@ -99,6 +104,15 @@ class SqliteStore:
             raise
         self.next_number = itertools.count(last + 1).__next__
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="dragoman-reader")
+
+    def _load_keys(self) -> None:
+        self._keys = DedupeKeys()
+        connection = self._idle_readers.get()
+        try:
+            for digest in reader.dedupe_keys(connection, self._clock.now()):
+                self._keys.load(digest)
+        finally:
+            self._idle_readers.put(connection)
 
     async def close(self) -> None:
         """Finish all queued writes and release the file."""
@@ -146,12 +160,10 @@ class SqliteStore:
         """The saved `ctx.state` of a conversation as JSON, or None."""
         return await self._read(reader.context_state, scope, context_id)
 
-    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
-        """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
+    async def read_duplicate(self, key: bytes, now_ms: int) -> str | None:
         return await self._read(reader.duplicate_of, key, now_ms)
 
-    async def reply(self, key: bytes, now_ms: int) -> bytes | None:
-        """The bare message that answered a message with this dedupe key; None when there is none, or it expired."""
+    async def read_reply(self, key: bytes, now_ms: int) -> bytes | None:
         return await self._read(reader.reply, key, now_ms)
 
     async def dedupe_keys(self, now_ms: int) -> list[bytes]:
@@ -208,7 +220,10 @@ class SqliteStore:
             ServerError: the file was moved, or is used by another server.
         """
         has_waiting = self._writer.has_waiting
-        return await self._writer.run(lambda connection: self._sweeper.step(connection, rules, has_waiting))
+        touched = await self._writer.run(lambda connection: self._sweeper.step(connection, rules, has_waiting))
+        for digest in self._sweeper.take_deleted_keys():
+            self._keys.forget(digest)
+        return touched
 
     async def check(self) -> None:
         """Write a row and read one. Raises ServerError when that fails, or the disk is nearly full."""

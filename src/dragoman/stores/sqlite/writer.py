@@ -14,9 +14,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dragoman.clock import SystemClock
-from dragoman.model.error import ServerError
-from dragoman.stores.commits import commit_time, record_commits
-from dragoman.stores.sqlite.changes import Changes, Conflict
+from dragoman.model.error import ServerError, TaskGenerationMismatch
+from dragoman.stores.commits import CONFLICTS, commit_time, record_commits
+from dragoman.stores.sqlite.changes import Changes
 from dragoman.stores.sqlite.file import FileLock
 from dragoman.stores.sqlite.schema import migrate
 from dragoman.stores.sqlite.tables import create_tables
@@ -66,7 +66,10 @@ class Writer:
         tables: Sequence[TaskTable] = (),
         clock: Clock | None = None,
         agents: Sequence[str] = (),
+        *,
+        report: Callable[[Write, BaseException | None], None],
     ) -> None:
+        self._report = report
         self._agents = agents
         self._clock = clock or SystemClock()
         self._file = file
@@ -151,7 +154,7 @@ class Writer:
     def put(self, write: Write) -> None:
         """Queue a change. On a closed store, `write.done` is called with a ServerError instead."""
         if self._thread is None:
-            asyncio.get_running_loop().call_soon(write.done, ServerError("the store is closed"))
+            asyncio.get_running_loop().call_soon(self._report, write, ServerError("the store is closed"))
             return
         self._queue.put(write)
 
@@ -215,7 +218,7 @@ class Writer:
             while batch := self._next_batch(connection):
                 outcomes = self._commit_to_file(connection, batch)
                 times, self._times = self._times, []
-                self._on_loop(_report, batch, outcomes, times)
+                self._on_loop(self._report_all, batch, outcomes, times)
                 self._checkpoint_when_due(connection)
         finally:
             self._checkpoint(connection)
@@ -304,9 +307,7 @@ class Writer:
             return [None] * len(batch)
         # One bad change must not fail the others of its batch.
         outcomes = [error if len(batch) == 1 else self._try_commit(connection, [write]) for write in batch]
-        refused = [
-            outcome for outcome in outcomes if outcome and not isinstance(outcome, (Conflict, sqlite3.IntegrityError))
-        ]
+        refused = [outcome for outcome in outcomes if outcome and not isinstance(outcome, CONFLICTS)]
         if refused:
             self._log_refusal(len(refused), str(refused[-1]))
         return outcomes
@@ -339,6 +340,8 @@ class Writer:
             self._scopes.clear()
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.IntegrityError):
+                return TaskGenerationMismatch("there is a task with this id or number already")
             return error
         if measured:
             now = perf_counter()
@@ -355,6 +358,20 @@ class Writer:
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
             self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def _report_all(self, batch: list[Write], outcomes: list[BaseException | None], times: list[CommitTime]) -> None:
+        if METRICS.on:
+            record_commits(times, outcomes)
+        report = self._report
+        for write, outcome in zip(batch, outcomes, strict=True):
+            try:
+                # Most changes are reported to their callers alone.
+                if write.dedupe_key is None and not write.delete:
+                    write.done(outcome)
+                else:
+                    report(write, outcome)
+            except Exception:
+                logger.exception("a change could not be reported")
 
     def _learn(self, written: int) -> None:
         """Learn from a checkpoint how many bytes of the log a row takes, unless they are those of a job as well."""
@@ -386,13 +403,3 @@ class Writer:
 
 def _is_full(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-
-
-def _report(batch: list[Write], outcomes: list[BaseException | None], times: list[CommitTime]) -> None:
-    if METRICS.on:
-        record_commits(times, outcomes, (Conflict, sqlite3.IntegrityError))
-    for write, outcome in zip(batch, outcomes, strict=True):
-        try:
-            write.done(outcome)
-        except Exception:
-            logger.exception("a change could not be reported")

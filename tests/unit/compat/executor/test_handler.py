@@ -286,9 +286,9 @@ async def test_a_custom_store_holds_the_tasks_of_the_handler(calling: Any, echo:
     class Counting(MemoryStore):
         writes = 0
 
-        def write(self, write: Any) -> None:
+        def queue(self, write: Any) -> None:
             self.writes += 1
-            super().write(write)
+            super().queue(write)
 
     own = Counting()
     task = await calling(echo, task_store=TaskStore(own)).send("hi")

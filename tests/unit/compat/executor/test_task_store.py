@@ -167,14 +167,14 @@ class Refusing(MemoryStore):
     before: Callable[[], Any] | None = None
     full = False
 
-    def write(self, write: Write) -> None:
+    def queue(self, write: Write) -> None:
         if self.before is not None:
             before, self.before = self.before, None
             before()
         if self.full:
-            asyncio.get_running_loop().call_soon(write.done, OSError("no space left"))
+            asyncio.get_running_loop().call_soon(self.report, write, OSError("no space left"))
         else:
-            super().write(write)
+            super().queue(write)
 
 
 async def test_a_write_the_engine_made_first_is_a_conflict() -> None:

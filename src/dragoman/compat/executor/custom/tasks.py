@@ -13,16 +13,21 @@ from dragoman.clock import wait
 from dragoman.compat.executor.custom.call import CustomObject
 from dragoman.compat.executor.types import Task
 from dragoman.engine.journal.replay import Replay, messages_by_generation
+from dragoman.engine.ports.ownership import MessageRepeated
+from dragoman.engine.ports.store import ACCEPTED
 from dragoman.model.error import ServerError
 from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import as_object
 from dragoman.model.record import Folding
 from dragoman.model.task import Task as ModelTask
+from dragoman.stores.sole import SoleWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dragoman.compat.executor.custom.webhooks import CustomConfigs
     from dragoman.compat.executor.task_store import TaskStore
-    from dragoman.engine.ports.store import Scope, Store, StoredTask, Write
+    from dragoman.engine.ports.store import Scope, Store, StoredTask, Verdict, Write
     from dragoman.engine.ports.webhooks import Outbox
 
 # Seconds for the writes that are left when the server stops.
@@ -78,7 +83,7 @@ class _TaskWrites:
         self.settled = False
 
 
-class WriteThroughStore:
+class WriteThroughStore(SoleWriter):
     """An engine's store that passes on what changes: tasks to `tasks`, webhooks to `configs`, then all to `store`.
 
     Nothing is in the journal, and so nothing reaches a caller, that the user's stores have not taken. A task that is
@@ -94,6 +99,7 @@ class WriteThroughStore:
         configs: CustomConfigs | None,
         outbox: Outbox | None,
     ) -> None:
+        super().__init__()
         self._store = store
         self._journal = journal
         self._tasks = tasks
@@ -139,6 +145,19 @@ class WriteThroughStore:
             return await self._store.task(task_id)
         return stored
 
+    async def duplicate_of(self, key: bytes, now_ms: int) -> str | None:
+        """The id of the task that accepted a message with this dedupe key; None when none did, or the key expired."""
+        verdict = self._keys.find(key, now_ms)
+        if verdict is not None and verdict.duplicate_of:
+            return verdict.duplicate_of
+        return await self._store.duplicate_of(key, now_ms)
+
+    async def read_duplicate(self, key: bytes, now_ms: int) -> str | None:
+        return await self._store.duplicate_of(key, now_ms)
+
+    async def read_reply(self, key: bytes, now_ms: int) -> bytes | None:
+        return await self._store.reply(key, now_ms)
+
     async def unfinished(self, agent: str) -> list[StoredTask]:
         """The tasks that a run of this process has left, without those that were only read from the user's store."""
         stored = await self._store.unfinished(agent)
@@ -147,13 +166,20 @@ class WriteThroughStore:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def write(self, write: Write) -> None:
-        """Queue a change. `write.done` gets a ServerError when one of the user's stores fails."""
+    def write(self, write: Write) -> Verdict | None:
+        """Queue a change. `write.done` gets a ServerError when one of the user's stores fails.
+
+        Whether an earlier process knew its dedupe key, only the commit can tell.
+        """
+        verdict = super().write(write)
+        return None if write.dedupe_key is not None and verdict is ACCEPTED else verdict
+
+    def queue(self, write: Write) -> None:
         task_id = write.row.id
         writes = self._writes.get(task_id)
         if writes is None:
             if not self._concerns(write):
-                self._store.write(write)
+                self._write_below(write, write.done)
                 return
             writes = self._writes[task_id] = _TaskWrites()
         writes.queue.append(write)
@@ -175,6 +201,7 @@ class WriteThroughStore:
                 write = writes.queue.popleft()
                 try:
                     if self._concerns(write):
+                        await self._check_new(write)
                         await self._pass_on(write, writes)
                 except Exception as error:  # noqa: BLE001 - reported through `write.done`
                     self._refuse(error, write, writes)
@@ -190,7 +217,7 @@ class WriteThroughStore:
         writes.queue.clear()
         writes.folding, writes.settled = None, True
         for each in refused:
-            each.done(error)
+            self.report(each, error)
 
     def _hand_over(self, task_id: str, write: Write, writes: _TaskWrites) -> None:
         if write.records or write.delete:
@@ -203,14 +230,27 @@ class WriteThroughStore:
         def done(error: BaseException | None) -> None:
             writes.unreported -= 1
             self._forget_if_idle(task_id, writes)
-            write.done(error)
+            self.report(write, error)
 
-        self._store.write(structs.replace(write, done=done))
+        self._write_below(write, done)
+
+    def _write_below(self, write: Write, done: Callable[[BaseException | None], None]) -> None:
+        verdict = self._store.write(structs.replace(write, done=done))
+        if verdict is not None and verdict.duplicate_of:
+            asyncio.get_running_loop().call_soon(done, MessageRepeated("another task has accepted this message"))
 
     def _forget_if_idle(self, task_id: str, writes: _TaskWrites) -> None:
         is_busy = bool(writes.queue) or writes.worker is not None or writes.unreported > 0
         if writes.settled and not is_busy and self._writes.get(task_id) is writes:
             del self._writes[task_id]
+
+    async def _check_new(self, write: Write) -> None:
+        """Refuse a message that an earlier process has accepted, before it is passed on."""
+        key = write.dedupe_key
+        if key is not None and write.create:
+            task_id = await self._store.duplicate_of(key.digest, key.at_ms)
+            if task_id is not None and task_id != write.row.id:
+                raise MessageRepeated("another task has accepted this message")
 
     async def _pass_on(self, write: Write, writes: _TaskWrites) -> None:
         task_id = write.row.id

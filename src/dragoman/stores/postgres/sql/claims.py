@@ -239,7 +239,7 @@ async def post(
     now_ms: int,
 ) -> ChangeOutcome:
     """Add a message to a task that is submitted, working or waits for a login. The same `key` is added once."""
-    digest, until_ms = (None, None) if dedupe_key is None else dedupe_key
+    digest, until_ms = (None, None) if dedupe_key is None else dedupe_key[:2]
     is_there, is_added = await connection.fetchrow(
         _POST, row.number, generation, digest, row.id, until_ms, now_ms, key, body
     )
