@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 from architecture import walk
 
-# The most files and calls of each walk. One file and a call per change more: the store says at once who has a dedupe key.
+# The most files and calls of each walk. Two files and a call per change more: the store says who
+# has a dedupe key, and a run is counted on every store.
 BOUNDS = {
-    "send": (31, 194),
-    "stream": (35, 396),
-    "grpc": (38, 300),
-    "call": (27, 173),
-    "tool": (44, 298),
-    "webhook": (58, 734),
+    "send": (32, 195),
+    "stream": (36, 397),
+    "grpc": (39, 301),
+    "call": (28, 176),
+    "tool": (45, 301),
+    "webhook": (59, 734),
 }
 # Now and then something else happens in the same moment, such as the end of an earlier request: then it is tried again.
 TRIES = 3

@@ -98,7 +98,6 @@ class Service:
         self._write_through = None if settings.wrap_store is None else settings.wrap_store(store, outbox)
         store = store if self._write_through is None else self._write_through
         ownership = ownership or SoleOwner(store)
-        pins = ownership.shared and agent.pinned
         self._tasks = tasks = Tasks(
             store,
             bus,
@@ -107,7 +106,7 @@ class Service:
             status_metadata,
             ownership,
             serial=not agent.parallel,
-            pins=pins,
+            pins=agent.pinned,
             on_refused=self._on_refused,
         )
         self._quota = Quota(settings)
@@ -221,7 +220,7 @@ class Service:
                 return await self._result_of(live, accepted, request)
             except OwnershipLost:  # the task goes on in another process
                 pass
-        if self._tasks.sharing is not None and not request.configuration.return_immediately:
+        if not request.configuration.return_immediately:
             with self._draining.count_caller():
                 stored = await self._tasks.wait_settled(
                     accepted.row, self._settings.long_poll, lambda: self._draining.is_closed
@@ -248,7 +247,8 @@ class Service:
         task = live.task()
         if configuration.return_immediately:
             task = accepted.task or await self._tasks.durable_task(live, None)
-        if self._tasks.sharing is not None and not has_message(task, request.message.message_id):
+        is_old = accepted.task is not None or accepted.repeat
+        if is_old and not has_message(task, request.message.message_id):
             # It was posted to the task, and its run has not read it yet.
             task = await self._tasks.durable_task(None, await self._store.task(live.row.id))
         length = configuration.history_length

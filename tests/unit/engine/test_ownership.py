@@ -39,6 +39,7 @@ class Agent:
     closing = "whole"
     closing_message = False
     parallel = False
+    pinned = False
     streams = True
     output_metadata = None
     foreign = None

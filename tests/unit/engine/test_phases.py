@@ -16,6 +16,7 @@ from dragoman.engine.journal.live import SMALL_BYTES, LiveTask
 from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.phase import TRANSITIONS, Phase
 from dragoman.engine.ports.ownership import Claim
+from dragoman.engine.ports.sole import SoleOwner
 from dragoman.engine.ports.store import Scope, TaskRow
 from dragoman.model.error import ServerError
 from dragoman.model.message import Message
@@ -61,7 +62,7 @@ class Traveler:
     def __init__(self) -> None:
         clock = Clock()
         self.store = MemoryStore()
-        journal = Journal(self.store, LocalBus(clock), clock)
+        journal = Journal(self.store, LocalBus(clock), clock, SoleOwner(self.store))
         message = Message("m", Role.USER, (Part(text=LARGE),), "c", "t")
         row = TaskRow(1, "t", Scope("agent", "", ""), "c", "1.0", State.SUBMITTED, 0, 1, 0)
         task = Task("t", "c", TaskStatus(State.SUBMITTED, None, timestamp(0)), history=(message,))

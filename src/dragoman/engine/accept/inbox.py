@@ -14,7 +14,7 @@ from dragoman.clock import sleep, timestamp
 from dragoman.engine.call import CallContext
 from dragoman.engine.execute.traces import link_to_task
 from dragoman.engine.journal.new_task import NewTask
-from dragoman.engine.journal.replay import StoredRequest
+from dragoman.engine.journal.replay import RunHistory, StoredRequest
 from dragoman.engine.journal.tasks import ELSEWHERE
 from dragoman.engine.ports.ownership import ContextBusy, MessageRepeated, OwnershipLost
 from dragoman.engine.ports.store import ACCEPTED, DedupeKey, Scope, StoredTask, TaskRow, Verdict
@@ -530,11 +530,14 @@ class Inbox:
         row = stored.row
         if not row.state.waiting:
             raise UnsupportedOperation("the task was interrupted and takes no messages", taskId=row.id)
-        return await self._resume_live(await self._tasks.claim(stored), call, message, metadata, dedupe_key, caller)
+        history = await self._tasks.run_history(row, stored.mail)
+        live = await self._tasks.claim(stored)
+        return await self._resume_live(live, history, call, message, metadata, dedupe_key, caller)
 
     async def _resume_live(
         self,
         live: LiveTask,
+        history: RunHistory,
         call: CallContext,
         message: Message,
         metadata: dict[str, Any] | None,
@@ -544,7 +547,6 @@ class Inbox:
     ) -> AcceptedMessage:
         """Write down what continues a claimed task, and start its run. What was "resumed" is not in the history."""
         row = live.row
-        history = await self._tasks.run_history(row, live.mail)
         message = structs.replace(message, task_id=row.id, context_id=row.context_id)
         metadata = metadata or (history.request.metadata if history.request else None)
         # No await from here to the run: a canceled request must not leave the task working without a run.
@@ -555,7 +557,7 @@ class Inbox:
             dedupe_key=dedupe_key,
         )
         task = live.task()
-        if self._tasks.sharing is not None and not self._runner.may_run_here():
+        if not self._runner.may_run_here():
             try:
                 await live.wait_durable(task.generation)
             finally:
@@ -589,5 +591,6 @@ class Inbox:
         Raises:
             ServerError: the store cannot take writes.
         """
+        history = await self._tasks.run_history(stored.row, stored.mail)
         live = await self._tasks.claim(stored)
-        return await self._resume_live(live, call, message, None, None, None, kind="resumed")
+        return await self._resume_live(live, history, call, message, None, None, None, kind="resumed")

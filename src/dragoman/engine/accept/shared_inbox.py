@@ -175,6 +175,8 @@ class SharedInbox(Inbox):
         self, stored: StoredTask, *answer: Any, kind: Literal["answer", "resumed"]
     ) -> AcceptedMessage | None:
         """Claim a waiting task and continue it. None when another process was faster."""
+        # Read before the claim, which keeps others from answering.
+        history = await self._tasks.run_history(stored.row, stored.mail)
         claimed = await self._tasks.ownership.claim(stored)
         if claimed is None:
             return None
@@ -184,7 +186,9 @@ class SharedInbox(Inbox):
         live: LiveTask | None = None
         try:
             live = await self._tasks.load(claimed)
-            return await self._resume_live(live, *answer, kind=kind)
+            if live.mail != stored.mail:  # messages came meanwhile
+                history = await self._tasks.run_history(stored.row, live.mail)
+            return await self._resume_live(live, history, *answer, kind=kind)
         except MessageRepeated:
             raise
         except BaseException:

@@ -295,8 +295,7 @@ class Context:
         if not self._live.phase.has_ended:
             if not retry:
                 await self._live.note("begun", key.encode())
-            if self._live.journal.sharing is not None:
-                await self._live.journal.sharing.wait_lease()
+            await self._live.journal.wait_lease()
             await self._check_may_act(key)  # what was waited for takes time
         try:
             result = await _call(fn, *args)

@@ -89,8 +89,6 @@ class BrokenTaskReaper:
         if stored is None or stored.row.number != row.number or stored.row.state.final or row.id in self._tasks.live:
             return False
         is_waiting = stored.row.state.waiting
-        if is_waiting and self._tasks.sharing is None:
-            return False
         claimed = await self._tasks.ownership.claim(stored)
         if claimed is None:  # another process decides what becomes of it
             return False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.engine.execute.context import agent_message, describe_in_doubt
 from dragoman.engine.execute.run import may_restart
+from dragoman.engine.journal.phase import Phase
 from dragoman.model.error import ServerError
 from dragoman.model.part import Part
 from dragoman.model.state import State
@@ -49,7 +50,7 @@ class Recovery:
         """
         ended: list[LiveTask] = []
         for claimed in await self._ownership.take(self._agent.name, parallel=self._agent.parallel, limit=_NO_LIMIT):
-            live = await self.recover_one(claimed)
+            live = await self.recover_one(claimed, INTERRUPTED)
             if live is not None:
                 ended.append(live)
         await asyncio.gather(*(live.wait_durable() for live in ended))
@@ -57,22 +58,20 @@ class Recovery:
             noun = "task was" if len(ended) == 1 else "tasks were"
             logger.warning("%d %s %s and failed", len(ended), noun, INTERRUPTED)
 
-    async def recover_one(self, claimed: ClaimedTask) -> LiveTask | None:
-        """Run a claimed task, or fail it and return it. One that cannot be read is logged and left as it is.
+    async def recover_one(self, claimed: ClaimedTask, why: str = TAKEN_OVER) -> LiveTask | None:
+        """Run a claimed task, or fail it because of `why` and return it.
 
-        When this process has no room for a run, the task is queued instead.
-
-        Raises:
-            ServerError: the only process on the store cannot write to it.
+        When this process has no room for a run, the task is queued instead. One that cannot be read is logged and left
+        as it is. One whose failure the store has refused is returned, too.
         """
         live: LiveTask | None = None
         try:
             live = await self._tasks.load(claimed, restart=True)
-            return await self._recover(claimed, live)
+            return await self._recover(claimed, live, why)
         except Exception as error:  # one unreadable task must not prevent the server from starting
-            if live is not None and live.phase.is_broken and not self._ownership.shared:
-                raise
-            if self._ownership.shared and isinstance(error, ServerError):
+            if live is not None and live.phase is Phase.REFUSED:
+                return live
+            if isinstance(error, ServerError):
                 # The store does not answer. A comparison of claims with runs finds it again.
                 logger.warning("task %s cannot be recovered now: %s", claimed.stored.row.id, error)
             else:
@@ -80,7 +79,7 @@ class Recovery:
             self._count(claimed, "error")
             return None
 
-    async def _recover(self, claimed: ClaimedTask, live: LiveTask) -> LiveTask | None:
+    async def _recover(self, claimed: ClaimedTask, live: LiveTask, reason: str) -> LiveTask | None:
         """Run a task again, or fail it and return it. A draft becomes a task: its caller is no longer connected."""
         stored, began = claimed.stored, claimed.begun
         if claimed.home is not None:
@@ -91,7 +90,6 @@ class Recovery:
         history = await self._tasks.run_history(stored.row, stored.mail)
         call = history.call(stored.row)
         metadata = history.request.metadata if history.request else None
-        reason = TAKEN_OVER if self._ownership.shared else INTERRUPTED
         if live.folding.history:  # a task imported into the store may have no message to run
             message = history.answers[-1] if history.answers else live.folding.history[0]
             ctx = self._runner.build_context(live, call, message, history, metadata, restarted=began)
@@ -99,9 +97,10 @@ class Recovery:
             attempt: int | None = None
             plan = self._agent.plan(ctx)
             if may_restart(plan):
-                attempt = 1 + (history.attempt if history.attempt is not None else 1 if began else 0)
-                if self._ownership.shared:
-                    attempt = 1 + claimed.claim.attempts if began else None
+                attempts = claimed.claim.attempts
+                if attempts is None:
+                    attempts = 1 if history.attempt is None else history.attempt
+                attempt = 1 + attempts if began else None
             if not began or attempt is not None:
                 if attempt is None or attempt <= self._settings.attempts:
                     if self._ownership.free_runs > 0:

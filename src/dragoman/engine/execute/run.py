@@ -82,7 +82,8 @@ class Run:
         self._ctx: Context | None = ctx
         self._plan = plan
         self._new_context = new_context
-        self._context_state_before: bytes | None = None
+        # That of a new conversation is empty; that of another is read when the run begins.
+        self._context_state_before: bytes | None = b"{}" if new_context else None
         # A draft becomes a task when its reply takes too long.
         self._open_timer = None
         if live.phase.is_draft:
@@ -152,31 +153,11 @@ class Run:
         return ctx
 
     async def _execute(self, ctx: Context) -> None:
-        live, plan, runner, store = self.live, self._plan, self._runner, self._runner.tasks.store
+        live, plan = self.live, self._plan
         outputs: AsyncIterator[Any] | None = None
         try:
-            await self._prepare(ctx)
-            if live.phase.has_ended:
+            if not await self._begin(ctx):
                 return
-            if live.journal.sharing is not None and live.phase is Phase.QUEUED and runner.is_retired:
-                # It has not begun, and is not to begin here any more.
-                await live.wait_accepted()
-                live.lose()
-                return
-            live.begin()
-            self.began_ms = live.row.status_ms
-            # WORKING must be durable before the agent's code runs, so that recovery knows it may have started. A
-            # restartable run need not wait, nor one in a store that ends with the process. Tasks with plug-in rows
-            # always wait: readers of those rows must see WORKING before any effect.
-            # And so does a run that the store has not accepted yet: the message may be a repeat, or its context busy.
-            sharing, is_decided = live.journal.sharing, live.durability.is_decided
-            if not is_decided or (store.durable and not may_restart(plan)) or self.attempt is not None or live.has_rows:
-                await live.wait_durable()
-                if sharing is not None:
-                    await self._load_state(ctx)
-                    await sharing.wait_lease()
-                if live.phase.has_ended:
-                    return
             outputs = plan.run(ctx)
             await self._drive(ctx, outputs)
         except Rejected as error:
@@ -201,21 +182,36 @@ class Run:
         finally:
             await _close(outputs)
 
-    async def _prepare(self, ctx: Context) -> None:
-        """Do what comes before the beginning: load the state of the conversation, let the agent prepare.
-
-        When other processes share the store, it is this run's turn only when the store says so: until then, another
-        task of the conversation may change its state.
-        """
-        if self.live.journal.sharing is None:
+    async def _begin(self, ctx: Context) -> bool:
+        """Prepare the run and begin it. False when it is over before the agent's code is called."""
+        live, plan, runner = self.live, self._plan, self._runner
+        if plan.prepare is not None:
+            await plan.prepare(ctx)
+        if live.phase.has_ended:
+            return False
+        if live.phase is Phase.QUEUED and runner.is_retired:  # it has not begun, and is not to begin here any more
+            await live.wait_accepted()
+            live.lose()
+            return False
+        live.begin()
+        self.began_ms = live.row.status_ms
+        # WORKING must be durable before the agent's code runs, so that recovery knows it may have started. A
+        # restartable run need not wait, nor one in a store that ends with the process. Tasks with plug-in rows
+        # always wait: readers of those rows must see WORKING before any effect.
+        # And so does a run that the store has not accepted yet: the message may be a repeat, or its context busy.
+        must_wait = self.attempt is not None or live.has_rows or not live.durability.is_decided
+        if must_wait or (runner.tasks.store.durable and not may_restart(plan)):
+            await live.wait_durable()
+        # Only now is it this run's turn: until then, another task of the conversation may change its state.
+        if not self._new_context:
             await self._load_state(ctx)
-        if self._plan.prepare is not None:
-            await self._plan.prepare(ctx)
+        if live.journal.ownership.expired:
+            await live.journal.wait_lease()
+        return not live.phase.has_ended
 
     async def _load_state(self, ctx: Context) -> None:
-        if not self._new_context:
-            saved_context_state = await self._read_state()
-            ctx.state.update(msgspec.json.decode(saved_context_state) if saved_context_state else {})
+        saved = await self._read_state()
+        ctx.state.update(msgspec.json.decode(saved) if saved else {})
         self._context_state_before = msgspec.json.encode(ctx.state) if ctx.state else b"{}"
 
     async def _read_state(self) -> bytes | None:
@@ -225,7 +221,7 @@ class Run:
                 return await tasks.store.context_state(row.scope, row.context_id)
             except ServerError:
                 # A store that does not answer for a while must not fail a task that has begun.
-                if self.live.journal.sharing is None or self.live.phase.has_ended:
+                if self.live.phase.has_ended:
                     raise
             await sleep(tasks.clock, STATE_RETRY_SECONDS)
 

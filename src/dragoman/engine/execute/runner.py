@@ -75,8 +75,8 @@ class Runner:
         self._reaper = BrokenTaskReaper(tasks, on_opened)
         self.run_log = RunLog(agent.name, tasks.clock)
         self._parallel = agent.parallel
-        self._shared = tasks.sharing is not None
-        self._pinned = tasks.sharing is not None and tasks.sharing.pins
+        self._shared = tasks.ownership.shared
+        self._pinned = tasks.journal.pins
         # Runs that wait for their turn, each with the context variables of the request that has started it.
         self._queues: dict[tuple[object, str], deque[tuple[Run, ContextVariables]]] = {}
         self._workers: dict[asyncio.Task[None], Run] = {}
@@ -211,7 +211,9 @@ class Runner:
     def may_run_here(self, *, new_context: bool = False) -> bool:
         """False when a run is left to other processes: here are too many, or its session may be elsewhere."""
         ownership = self.tasks.ownership
-        return ownership.free_runs > 0 and not ownership.expired and (new_context or not self._pinned)
+        if ownership.free_runs <= 0 or ownership.expired:
+            return False
+        return new_context or not self._pinned or ownership.is_home
 
     def runs(self) -> Iterator[Run]:
         """The runs that are executing now."""
@@ -261,16 +263,14 @@ class Runner:
         worker = asyncio.Task(work, loop=asyncio.get_running_loop(), context=context)
         run.live.attach(worker)
         self._workers[worker] = run
-        if self._shared:
-            self.tasks.ownership.count_run(1)
+        self.tasks.ownership.count_run(1)
         # A callback, because a run that is canceled before it starts executes none of its code.
         worker.add_done_callback(partial(self._on_done, key, run), context=context)
 
     def _on_done(self, key: tuple[object, str], run: Run, worker: asyncio.Task[None]) -> None:
         live = run.live
         self._workers.pop(worker, None)
-        if self._shared:
-            self.tasks.ownership.count_run(-1)
+        self.tasks.ownership.count_run(-1)
         if not worker.cancelled() and (error := worker.exception()) is not None:
             logger.error("the run of task %s raised an exception", live.row.id, exc_info=error)
         self._release(live)

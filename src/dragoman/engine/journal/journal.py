@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,15 +14,46 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import Store
 
 
-class Sharing(NamedTuple):
-    """How the tasks of one agent are written to a store that other processes use too.
+class Journal:
+    """Where the tasks of one agent are written.
 
-    The flags are those of `Write`: runs of one context are `serial`, and a run `pins` its context to this node.
+    `serial` and `pins` are flags of `Write`. `status_metadata` is added to every status. `stopping` is True when this
+    process stops, and all runs with it. `on_refused` is called with a live task a write of which the store has refused.
     """
 
-    ownership: Ownership
-    serial: bool
-    pins: bool
+    __slots__ = (
+        "bus",
+        "clock",
+        "on_refused",
+        "ownership",
+        "pins",
+        "serial",
+        "status_metadata",
+        "stopping",
+        "store",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        bus: Bus,
+        clock: Clock,
+        ownership: Ownership,
+        *,
+        serial: bool = True,
+        pins: bool = False,
+        status_metadata: dict[str, Any] | None = None,
+        on_refused: Callable[[LiveTask], None] | None = None,
+    ) -> None:
+        self.store = store
+        self.bus = bus
+        self.clock = clock
+        self.ownership = ownership
+        self.serial = serial
+        self.pins = pins
+        self.status_metadata = status_metadata
+        self.on_refused = on_refused
+        self.stopping = False
 
     async def wait_lease(self) -> None:
         """Wait, before anything that has an effect outside, until this process may work on its tasks.
@@ -32,36 +63,6 @@ class Sharing(NamedTuple):
         """
         if self.ownership.expired:
             await self.ownership.wait_renewed()
-
-
-class Journal:
-    """Where the tasks of one agent are written.
-
-    `sharing` is None unless other processes use the same store. `status_metadata` is added to every status. `stopping`
-    is True when this process stops, and all runs with it. `on_refused` is called with a live task a write of which the
-    store has refused.
-    """
-
-    __slots__ = ("bus", "clock", "on_refused", "pins", "serial", "sharing", "status_metadata", "stopping", "store")
-
-    def __init__(
-        self,
-        store: Store,
-        bus: Bus,
-        clock: Clock,
-        sharing: Sharing | None = None,
-        status_metadata: dict[str, Any] | None = None,
-        on_refused: Callable[[LiveTask], None] | None = None,
-    ) -> None:
-        self.store = store
-        self.bus = bus
-        self.clock = clock
-        self.sharing = sharing
-        self.serial = sharing is not None and sharing.serial
-        self.pins = sharing is not None and sharing.pins
-        self.status_metadata = status_metadata
-        self.on_refused = on_refused
-        self.stopping = False
 
     def stop(self) -> None:
         """Note that this process stops."""

@@ -301,9 +301,8 @@ class LiveTask:
         When this process cannot renew its lease, its runs wait here, at their next output.
         """
         while self.needs_drain:
-            sharing = self.journal.sharing
-            if sharing is not None and sharing.ownership.expired:
-                await sharing.wait_lease()
+            if self.journal.ownership.expired:
+                await self.journal.wait_lease()
             else:
                 committed = self.durability.committed
                 await self.wait_durable(max(committed + 1, self.folding.generation - MAX_AHEAD_EVENTS // 2))
@@ -311,8 +310,8 @@ class LiveTask:
     @property
     def needs_drain(self) -> bool:
         """True when the task is too far ahead of the store, or this process must not work now."""
-        sharing, durability = self.journal.sharing, self.durability
-        if sharing is not None and sharing.ownership.expired:
+        durability = self.durability
+        if self.journal.ownership.expired:
             return True
         ahead = self.folding.generation - durability.committed + (self._flush_pending is not None)
         return ahead >= MAX_AHEAD_EVENTS or durability.ahead_bytes >= MAX_AHEAD_BYTES
@@ -452,7 +451,7 @@ class LiveTask:
         if self.row.state is not State.WORKING:
             if self.status(State.WORKING, begins=begins) is None:
                 self.durability.note_undecided()
-        elif begins and self.journal.sharing is not None:
+        elif begins:
             # An answered task that was queued, or will be if its context is busy.
             verdict = self.journal.store.write(
                 Write(

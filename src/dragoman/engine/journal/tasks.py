@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.journal.durability import STOPPING
-from dragoman.engine.journal.journal import Journal, Sharing
+from dragoman.engine.journal.journal import Journal
 from dragoman.engine.journal.live import LiveTask
 from dragoman.engine.journal.new_task import NewTask
 from dragoman.engine.journal.phase import Phase
@@ -36,8 +36,8 @@ COMMIT_TIMEOUT = 5.0
 class Tasks:
     """Finds, loads and releases the tasks of one agent. `live` are those with a run in this process, by id.
 
-    When other processes share the store, what is live here counts only as long as the store has the same claim. The
-    flags `serial` and `pins` are for such a store: see `Write`.
+    What is live here counts only as long as the store has the same claim. The flags `serial` and `pins` are those of
+    `Write`.
     """
 
     def __init__(
@@ -59,8 +59,16 @@ class Tasks:
         self.live: dict[str, LiveTask] = {}
         self._task_rows = task_rows
         self.ownership: Ownership = ownership or SoleOwner(store)
-        self.sharing = Sharing(self.ownership, serial, pins) if self.ownership.shared else None
-        self.journal = Journal(store, bus, clock, self.sharing, status_metadata or None, on_refused)
+        self.journal = Journal(
+            store,
+            bus,
+            clock,
+            self.ownership,
+            serial=serial,
+            pins=pins,
+            status_metadata=status_metadata or None,
+            on_refused=on_refused,
+        )
 
     def row_maker(self, origin: str) -> RowMaker | None:
         """The row maker for tasks with that origin, if there is one."""
@@ -104,23 +112,15 @@ class Tasks:
         Raises:
             TaskNotFound: there is none, or it is in another scope; the two cannot be told apart.
         """
-        if self.sharing is not None:
-            return await self._find_shared(scope, task_id)
-        live = self.live.get(task_id)
-        if live is not None and not live.phase.is_draft:
-            if live.row.scope != scope:
-                raise _hidden(scope, live.row)
-            return live.row, live, None
+        current = self._current(task_id)
+        if current is not None:
+            if current.row.scope != scope:
+                raise _hidden(scope, current.row)
+            return current.row, current, None
         stored = await self.store.task(task_id)
-        live = self.live.get(task_id)
-        if stored is None:
-            raise TaskNotFound(taskId=task_id)
-        if stored.row.scope != scope:
-            raise _hidden(scope, stored.row)
-        return (live.row, live, None) if live is not None else (stored.row, None, stored)
-
-    async def _find_shared(self, scope: Scope, task_id: str) -> tuple[TaskRow, LiveTask | None, StoredTask]:
-        stored = await self.store.task(task_id)
+        current = self._current(task_id)
+        if current is not None and stored is not None and stored.row.scope == scope:
+            return current.row, current, None
         live = None if stored is None else self.live_of(stored)
         is_behind = stored is not None and live is not None and stored.row.generation < live.row.generation
         if is_behind and live is not None and live.phase.is_over:
@@ -137,15 +137,22 @@ class Tasks:
             # It has ended and that is not durable yet: nobody may learn of it before other processes can.
             with suppress(OwnershipLost):
                 await live.wait_durable()
-            return await self._find_shared(scope, task_id)
+            return await self.find(scope, task_id)
         return stored.row, live, stored
+
+    def _current(self, task_id: str) -> LiveTask | None:
+        """The live task with an id, if nobody can have revoked its claim: then the store knows no more of it."""
+        live = self.live.get(task_id)
+        if live is None or live.phase.is_draft or live.phase.is_broken or not self.ownership.is_current(live.claim):
+            return None
+        return live
 
     def live_of(self, stored: StoredTask) -> LiveTask | None:
         """The live task of a stored one, unless another process has claimed it."""
         live = self.live.get(stored.row.id)
-        if live is None or self.sharing is None:
-            return live
-        return None if live.phase.is_draft or live.phase.is_broken or live.claim.epoch != stored.epoch else live
+        if live is None or live.phase.is_draft or live.phase.is_broken or live.claim.epoch != stored.epoch:
+            return None
+        return live
 
     async def durable_task(self, live: LiveTask | None, stored: StoredTask | None) -> Task:
         """Return a live or stored task with all its events so far, once they are durable.
@@ -248,7 +255,7 @@ class Tasks:
         """Create a live task from a new task, without writing it."""
         return LiveTask(
             self.journal,
-            Claim(new.row.number, 0 if self.sharing is None else 1),
+            Claim(new.row.number, self.ownership.first_epoch),
             new.row,
             Folding(new.task),
             Phase.NEW,

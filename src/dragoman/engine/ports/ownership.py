@@ -15,11 +15,12 @@ class Claim(NamedTuple):
     """The right to write one task. A claim with a later `epoch` revokes it (a fencing token).
 
     `attempts` is how often another process took over a run of the task that had begun, because its process was gone.
+    None where the store does not count that: then the notes of the task say it.
     """
 
     task: int
     epoch: int
-    attempts: int = 0
+    attempts: int | None = None
 
 
 class ClaimedTask(NamedTuple):
@@ -71,6 +72,20 @@ class Ownership(Protocol):
     @property
     def shared(self) -> bool:
         """True when other processes may use the same store."""
+        ...
+
+    @property
+    def first_epoch(self) -> int:
+        """The epoch of the claim on a task that this process creates."""
+        ...
+
+    @property
+    def is_home(self) -> bool:
+        """True when the sessions of all conversations are in this process, as far as there are any."""
+        ...
+
+    def is_current(self, claim: Claim) -> bool:
+        """True when nobody can have revoked a claim of this process: then the store need not be asked."""
         ...
 
     async def claim(self, stored: StoredTask, *, revoke: bool = False) -> ClaimedTask | None:

@@ -17,11 +17,17 @@ class SoleOwner:
     """The only engine on its store: every claim succeeds, and every task unfinished at startup is free to take."""
 
     shared: bool = False
+    first_epoch: int = 0
+    is_home: bool = True
     expired: bool = False
     free_runs: int = 1 << 30
 
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def is_current(self, claim: Claim) -> bool:
+        """True: nobody else claims anything."""
+        return True
 
     async def claim(self, stored: StoredTask, *, revoke: bool = False) -> ClaimedTask | None:
         """Claim a task. Never returns None: there is no other process."""

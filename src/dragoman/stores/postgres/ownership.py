@@ -43,6 +43,8 @@ class PostgresOwnership:
     """
 
     shared: bool = True
+    first_epoch: int = 1
+    is_home: bool = False
 
     def __init__(
         self,
@@ -102,6 +104,10 @@ class PostgresOwnership:
         """Wait until the claims that were given up so far are so in the database, and announced."""
         if self._releases:
             await asyncio.wait(self._releases)
+
+    def is_current(self, claim: Claim) -> bool:
+        """False: only the database says who owns a task."""
+        return False
 
     # -- claims ----------------------------------------------------------------------------------------------------
 
