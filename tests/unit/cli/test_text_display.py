@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 
 import pyte
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.terminal import screen_of
 
@@ -309,6 +309,7 @@ def test_a_whole_text_is_printed_as_one_that_arrives(written: Stdout) -> None:
 
 # -- any text ----------------------------------------------------------------------------------------------------------
 
+TABLE = "| a | b |\n|---|---|\n| 1 | 2 |\n"
 markup = st.sampled_from(
     [
         "# ",
@@ -316,11 +317,16 @@ markup = st.sampled_from(
         "\n\n",
         "- ",
         "1. ",
+        "2",
+        ". ",
+        "* *",
         "**",
         "*",
         "`",
         "```\n",
-        "| a | b |\n|---|---|\n| 1 | 2 |\n",
+        TABLE,
+        "a | b\n",
+        ":-|-:",
         "> ",
         "    ",
         "[x](u)",
@@ -329,8 +335,14 @@ markup = st.sampled_from(
 texts = st.lists(markup | st.text("ab \n日-=|\\&;é", max_size=8), max_size=12)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts)
+@example([TABLE, "**", "    ", "**", "# "])  # a rule below the table, or a row of it
+@example(["a\n", "** **", "b"])
+@example(["a\n```b", "`"])  # the beginning of code, or code within the line
+@example(["a\nb | c\n", ":-|-:", "d"])
+@example(["1. a\n\n2", ". b"])
+@example(["- a\n31)", "b"])
 def test_a_text_in_pieces_looks_like_the_whole(written: Stdout, pieces: list[str]) -> None:
     def shown(pieces: list[str]) -> str:
         written.seek(0)

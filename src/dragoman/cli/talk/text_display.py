@@ -16,8 +16,18 @@ if TYPE_CHECKING:
 
 # A text without any of these is no Markdown, or looks the same.
 _MARKUP = re.compile(r"[*_`#|>\[~\\&<]|^ {0,3}(?:[-+=]|\d{1,9}[.)])", re.MULTILINE)
-# The beginning of a line that may become a heading, a list, a rule, …: it is not shown before it is clear which.
-_UNDECIDED = re.compile(r"(?:(?:^|\n)[ \t]*[-=*_#`~>+|]+[ \t]*)?\r?\Z")
+# The beginning of a line that may become a heading, a list, a rule, …: it is not shown before it is clear which. Nor is
+# the block before it finished until then: `** **` is a rule, but `** ** #` below a table is a row of that table.
+_UNDECIDED = re.compile(
+    r"""(?:(?:^|\n)[ \t]*(?:
+        [-=*_#`~>+|:][-=*_#`~>+|: \t]*  # marks, also of a rule such as `* * *`, and the line below the head of a table
+        | `{3,}[^`\n]*  # code begins here, unless there is a backtick after it
+        | \d{1,9}[.)][ \t]*
+    ))?\r?\Z""",
+    re.VERBOSE,
+)
+# A number may become the next item of a list that has numbers.
+_NUMBER, _NUMBERED = re.compile(r"\n[ \t]*\d{1,9}\Z"), re.compile(r"^ {0,3}\d{1,9}[.)]", re.MULTILINE)
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
 # The unfinished block is painted again at most this often, and for at most a quarter of the time.
 _PAINT_SECONDS, _PAINT_SHARE = 0.03, 4
@@ -99,7 +109,7 @@ class TextDisplay:
         start = time.monotonic()
         while True:  # what an agent sends at once may be long
             size = len(self._source)
-            self._paint(_UNDECIDED.sub("", self._source[:_MAX_BLOCK]))
+            self._paint(_decided(self._source[:_MAX_BLOCK]))
             if len(self._source) <= _MAX_BLOCK:
                 break
             if len(self._source) == size or self._rendered > _MAX_TEXT:
@@ -152,6 +162,12 @@ class TextDisplay:
         out_live(StyledText(repaint(self._lines, painted, height)))
         self._rendered += len(source) - len(rest)
         self._lines, self._source = painted[finished:], rest + undecided
+
+
+def _decided(source: str) -> str:
+    """Return a text without an end whose meaning, or that of the block before it, depends on what follows."""
+    decided = _UNDECIDED.sub("", source)
+    return _NUMBER.sub("", decided) if _NUMBERED.search(decided) else decided
 
 
 def _layout(source: str, columns: int) -> tuple[list[ScreenLine], int, str]:
