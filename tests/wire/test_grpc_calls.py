@@ -165,7 +165,8 @@ async def test_a_message_whose_caller_hangs_up_is_worked_on_and_counts(work: Wor
 async def test_a_caller_whose_deadline_passes_gets_no_answer_and_its_task_goes_on(work: Work) -> None:
     async with serving(work.agent) as app, calling(app) as caller:
         request = message("late", "wait")
-        assert (await caller.call("SendMessage", request, timeout=0.05)).status == "DEADLINE_EXCEEDED"
+        while not work.runs["late"]:  # on a busy machine a deadline may pass before the server has the message
+            assert (await caller.call("SendMessage", request, timeout=0.05)).status == "DEADLINE_EXCEEDED"
         work.go_on.set()
         again = await caller.call("SendMessage", request)
         assert again.value["task"]["status"]["state"] == "TASK_STATE_COMPLETED"

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from support.polling import until
 
 from dragoman import Agent, Context
 from dragoman.outputs import Reply
@@ -144,7 +145,7 @@ def test_a_slow_answer_is_a_task(speaker: Any, slow: str, wire: Any, gate: Gate)
         sent = pool.submit(speaker.send, "hold")
         gate.wait()
         if speaker.is_modern:
-            assert "working" in [speaker.state(task) for task in speaker.list().result["tasks"]]
+            until(lambda: "working" in [speaker.state(task) for task in speaker.list().result["tasks"]])
         gate.open()
         answer = sent.result(SECONDS)
     assert speaker.state(answer) == "completed"

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from contract.bindings.caller import Caller, Refused, Site, task_id
 from contract.bindings.deviations import GRPC
+from support.polling import until
 
 from dragoman import State
 
@@ -102,12 +103,15 @@ def test_a_caller_may_have_so_many_streams_open(limited: Caller, tight: Site) ->
 
 def until_taken(call: Callable[[], bool]) -> bool:
     """Call until the server has room again."""
-    for _ in range(200):
+
+    def answers() -> list[bool]:
         try:
-            return call()
+            return [call()]
         except Refused as refused:
             assert refused.reason == "RESOURCE_EXHAUSTED"
-    return False
+            return []
+
+    return until(answers)[0]
 
 
 @pytest.mark.parametrize("limit", ["tasks", "streams"])
