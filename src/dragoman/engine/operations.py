@@ -12,7 +12,6 @@ from dragoman.engine import paging
 from dragoman.engine.accept.dedupe import DedupeWindow
 from dragoman.engine.accept.inbox import Inbox
 from dragoman.engine.accept.resumption import Resumption
-from dragoman.engine.accept.shared_inbox import SharedInbox
 from dragoman.engine.accept.watch import ForeignWatch
 from dragoman.engine.call import CallContext, OperationResult
 from dragoman.engine.draining import Draining
@@ -116,12 +115,9 @@ class Service:
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
         self._keeper: ClaimKeeper | None = None
         window = DedupeWindow(clock, settings.dedupe)
-        inbox_parts = (agent, tasks, runner, self._quota, locks, settings, window, self._webhooks)
+        self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, window, self._webhooks)
         if ownership.shared:
             self._keeper = ClaimKeeper(agent, tasks, runner, self._recovery, locks)
-            self._inbox: Inbox = SharedInbox(*inbox_parts, refresh=self._keeper.refresh)
-        else:
-            self._inbox = Inbox(*inbox_parts)
         self._resumption = Resumption(agent.name, tasks, locks, self._inbox.go_on)
         self._watch = ForeignWatch(agent, tasks, self._resumption)
         self.canceler = TaskCanceler(agent, tasks, locks, self.runner.run_log)

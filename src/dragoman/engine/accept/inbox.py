@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 # How often it is decided anew because another message or process was faster, and the pause before that.
 TRIES = 40
 RETRY_SECONDS = 0.05
+CUT_OFF = "this server has lost the connection to its store: try again with the same messageId"
 # The pause between two looks at a draft of another process.
 _DRAFT_SECONDS = 0.25
 
@@ -199,21 +200,21 @@ class Inbox:
         caller: str,
         created: AcceptedMessage | None = None,
     ) -> AcceptedMessage:
-        """Decide what a message is, a repeat, a new task or a message to an existing task, and handle it."""
-        message = request.message
-        dedupe_key = self._window.key_of(scope, message)
-        created = created or self._create_if_possible(scope, call, request, caller, with_webhook=True)
-        if created is not None:
+        """Decide what a message is, a repeat, a new task or one to an existing task: the store has the last word."""
+        if created is None and self._tasks.ownership.expired:  # the caller may ask another server, which is not cut off
+            raise ServerError(CUT_OFF, retryAfter="1")
+        dedupe_key = self._window.key_of(scope, request.message)
+        task_id = request.message.task_id or request.new_task_id
+        if task_id is None:
             return await self._create_decided(scope, call, request, dedupe_key, caller, created)
-        if dedupe_key is None:
-            return await self._route_by_id(scope, call, request, None, caller)
-        async with self._locks.hold(dedupe_key.digest):
-            task_id = await self._tasks.store.duplicate_of(dedupe_key.digest, self._tasks.clock.now())
-            if task_id is not None:
-                duplicate = await self._find_duplicate(scope, call, message, dedupe_key, task_id)
-                if duplicate is not None:
-                    return duplicate
-            return await self._route_by_id(scope, call, request, dedupe_key, caller)
+        async with self._locks.hold(task_id):
+            for _ in range(TRIES):
+                accepted = await self._try_existing(scope, call, request, dedupe_key, caller, task_id)
+                if accepted is not None:
+                    return accepted
+                # Another process has claimed it or changed its state, and is about to write that.
+                await sleep(self._tasks.clock, RETRY_SECONDS)
+            raise ServerError(ELSEWHERE)
 
     def _create_if_possible(
         self,
@@ -221,17 +222,12 @@ class Inbox:
         call: CallContext,
         request: SendMessageRequest,
         caller: str,
-        *,
-        with_webhook: bool = False,
     ) -> AcceptedMessage | None:
-        """Create the task of a message. None when something must be awaited before that.
-
-        A webhook must have been admitted.
-        """
-        message, configuration = request.message, request.configuration
-        if configuration.task_push_notification_config is not None and not with_webhook:
-            return None
+        """Create the task of a message. None when something must be awaited before that."""
+        message = request.message
         check_id(message.message_id, "message.messageId")
+        if request.configuration.task_push_notification_config is not None:
+            return None  # a webhook must be admitted first
         if message.task_id is not None or request.new_task_id is not None:
             return None
         if self._settings.task_rows is not None and self._id_source(call) is not None:
@@ -376,37 +372,6 @@ class Inbox:
         row_maker = self._tasks.row_maker(call.origin)
         return row_maker if row_maker is not None and row_maker.assigns_id(call) else None
 
-    async def _route_by_id(
-        self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str
-    ) -> AcceptedMessage:
-        """Accept a message to an existing task, or one whose new task has an id from the caller or a row maker."""
-        task_id = request.message.task_id or request.new_task_id
-        if task_id is None:
-            return await self._create_decided(scope, call, request, dedupe_key, caller)
-        async with self._locks.hold(task_id):
-            current = self._tasks.live.get(task_id)
-            if current is not None and current.phase.is_draft:  # wait until it is either a task or answered without one
-                await current.wait_durable(1)
-            try:
-                row, live, stored = await self._tasks.find(scope, task_id)
-            except TaskNotFound:
-                if request.message.task_id is not None:
-                    raise
-                return await self._create_with_id(scope, call, request, dedupe_key, caller)
-            if live is not None and live.phase.has_ended:  # nobody may learn of that before it is durable
-                await live.wait_durable()
-            self._check_can_accept(request, row, live)
-            if live is not None and not live.row.state.waiting:
-                return await self._deliver(live, request.message, dedupe_key)
-            if live is not None:  # it has just paused and its run is still being released
-                await live.durability.wait_settled()
-                stored = await self._tasks.store.task(task_id)
-            if stored is None:
-                raise TaskNotFound(taskId=task_id)
-            if await self._waits_for_login(stored.row):
-                return await self._deliver(await self._tasks.claim(stored), request.message, dedupe_key)
-            return await self._resume_task(stored, call, request.message, request.metadata, dedupe_key, caller)
-
     def _check_can_accept(self, request: SendMessageRequest, row: TaskRow, live: LiveTask | None) -> None:
         context_id = request.message.context_id
         if context_id is not None and context_id != row.context_id:
@@ -424,17 +389,6 @@ class Inbox:
             )
 
     # -- new tasks -------------------------------------------------------------------------------------------------
-
-    async def _create_with_id(
-        self, scope: Scope, call: CallContext, request: SendMessageRequest, dedupe_key: DedupeKey | None, caller: str
-    ) -> AcceptedMessage:
-        # The id may belong to a task of another scope or to one that is not stored yet: the error does not say which.
-        task_id = request.new_task_id or ""
-        exists = await self._tasks.store.task(task_id) is not None
-        live = self._tasks.live.get(task_id)
-        if exists or (live is not None and live.outcome.reply is None):
-            raise InvalidParams("this id cannot be used: choose another", field="id")
-        return await self._create_decided(scope, call, request, dedupe_key, caller)
 
     def _create(
         self,
@@ -497,15 +451,107 @@ class Inbox:
 
     # -- messages to an existing task ------------------------------------------------------------------------------
 
-    async def _deliver(self, live: LiveTask, message: Message, dedupe_key: DedupeKey | None) -> AcceptedMessage:
-        await self._tasks.reload(live)
-        runs = not live.row.state.waiting
-        message = structs.replace(message, task_id=live.row.id, context_id=live.folding.context_id)
-        note_durable = live.note("message", encode(message), history_message=message, dedupe_key=dedupe_key)
-        task = live.task()
-        live.follow_ups.add(message)
-        await note_durable
-        return AcceptedMessage(live.row, live if runs else None, task)
+    async def _try_existing(
+        self,
+        scope: Scope,
+        call: CallContext,
+        request: SendMessageRequest,
+        dedupe_key: DedupeKey | None,
+        caller: str,
+        task_id: str,
+    ) -> AcceptedMessage | None:
+        """Accept a message to an existing task, or one that creates it. None when another process was faster."""
+        tasks, message = self._tasks, request.message
+        try:
+            found, had_ended = await self._find_existing(scope, task_id)
+        except OwnershipLost:
+            return None
+        # After the task was read: what another process accepts from now on changes its generation.
+        duplicate = await self._find_duplicate(scope, call, message, dedupe_key)
+        if duplicate is not None:
+            return duplicate
+        if found is None:
+            if message.task_id is not None:
+                raise TaskNotFound(taskId=task_id)
+            other = await tasks.store.task(task_id)
+            if other is not None and other.row.scope == scope:
+                return None
+            # It may be of another caller, stored or on its way: the error does not say which.
+            unstored = tasks.live.get(task_id)
+            if other is not None or (unstored is not None and unstored.outcome.reply is None):
+                raise InvalidParams("this id cannot be used: choose another", field="id")
+            return await self._create_decided(scope, call, request, dedupe_key, caller)
+        row, live, stored = found
+        if live is not None and live.phase.has_ended and not had_ended:
+            return None  # it ended only now: another process may have been faster
+        self._check_can_accept(request, row, live)
+        if live is not None and live.row.state.waiting:  # it has just paused and its run is still being released
+            with suppress(OwnershipLost):
+                await live.durability.wait_settled()
+            if not row.state.waiting:
+                return None
+        if row.state.waiting and not await self._waits_for_login(row):
+            return await self._answer(stored or await tasks.store.task(task_id), call, request, dedupe_key, caller)
+        return await self._post(scope, call, request, dedupe_key, row, None if row.state.waiting else live)
+
+    async def _find_existing(
+        self, scope: Scope, task_id: str
+    ) -> tuple[tuple[TaskRow, LiveTask | None, StoredTask | None] | None, bool]:
+        """Find a task, and whether its run here has ended. Raises OwnershipLost when its end was refused."""
+        current = self._tasks.live.get(task_id)
+        if current is not None and current.phase.is_draft:  # wait until it is either a task or answered without one
+            with suppress(OwnershipLost):
+                await current.wait_durable(1)
+        try:
+            found = await self._tasks.find(scope, task_id)
+        except TaskNotFound:
+            return None, False
+        live = found[1]
+        if live is None or not live.phase.has_ended:
+            return found, False
+        await live.wait_durable()  # until then, other processes accept messages for it, and perhaps this one
+        return found, True
+
+    async def _post(
+        self,
+        scope: Scope,
+        call: CallContext,
+        request: SendMessageRequest,
+        dedupe_key: DedupeKey | None,
+        row: TaskRow,
+        live: LiveTask | None,
+    ) -> AcceptedMessage | None:
+        message = structs.replace(request.message, task_id=row.id, context_id=row.context_id)
+        # One that waits for a login must still do so: at its next pause, a message may be the answer.
+        expected = row.generation if row.state.waiting else request.configuration.if_generation_match
+        try:
+            if not await self._tasks.ownership.post(row, encode(message), dedupe_key, expected):
+                return None
+        except MessageRepeated:
+            return await self._find_duplicate(scope, call, message, dedupe_key)
+        if live is not None:
+            await self._tasks.refresh(live)
+        stored = await self._tasks.store.task(row.id)
+        if stored is None:
+            raise TaskNotFound(taskId=row.id)
+        return AcceptedMessage(stored.row, self._tasks.live_of(stored), await self._tasks.read(stored))
+
+    async def _answer(
+        self,
+        stored: StoredTask | None,
+        call: CallContext,
+        request: SendMessageRequest,
+        dedupe_key: DedupeKey | None,
+        caller: str | None,
+    ) -> AcceptedMessage | None:
+        if stored is None:
+            return None
+        try:
+            return await self._claim_and_resume(
+                stored, call, request.message, request.metadata, dedupe_key, caller, kind="answer"
+            )
+        except MessageRepeated:
+            return await self._find_duplicate(stored.row.scope, call, request.message, dedupe_key)
 
     async def _waits_for_login(self, row: TaskRow) -> bool:
         """True when only `resume` continues a task: a message to it is kept, and answers nothing.
@@ -517,22 +563,6 @@ class Inbox:
             return False
         question = (await self._tasks.run_history(row)).open_question
         return question is None or not question.forwards
-
-    async def _resume_task(
-        self,
-        stored: StoredTask,
-        call: CallContext,
-        message: Message,
-        metadata: dict[str, Any] | None,
-        dedupe_key: DedupeKey | None,
-        caller: str | None,
-    ) -> AcceptedMessage:
-        row = stored.row
-        if not row.state.waiting:
-            raise UnsupportedOperation("the task was interrupted and takes no messages", taskId=row.id)
-        history = await self._tasks.run_history(row, stored.mail)
-        live = await self._tasks.claim(stored)
-        return await self._resume_live(live, history, call, message, metadata, dedupe_key, caller)
 
     async def _resume_live(
         self,
@@ -591,6 +621,29 @@ class Inbox:
         Raises:
             ServerError: the store cannot take writes.
         """
+        return await self._claim_and_resume(stored, call, message, None, None, None, kind="resumed")
+
+    async def _claim_and_resume(
+        self, stored: StoredTask, *answer: Any, kind: Literal["answer", "resumed"]
+    ) -> AcceptedMessage | None:
+        """Claim a waiting task and continue it. None when another process was faster."""
+        # Read before the claim, which keeps others from answering.
         history = await self._tasks.run_history(stored.row, stored.mail)
-        live = await self._tasks.claim(stored)
-        return await self._resume_live(live, history, call, message, None, None, None, kind="resumed")
+        claimed = await self._tasks.ownership.claim(stored)
+        if claimed is None:
+            return None
+        if not claimed.stored.row.state.waiting:
+            self._tasks.ownership.release(claimed.claim)
+            return None
+        live: LiveTask | None = None
+        try:
+            live = await self._tasks.load(claimed)
+            if live.mail != stored.mail:  # messages came meanwhile
+                history = await self._tasks.run_history(stored.row, live.mail)
+            return await self._resume_live(live, history, *answer, kind=kind)
+        except MessageRepeated:
+            raise
+        except BaseException:
+            if live is None or live.row.state.waiting:  # the answer was not written: another process may try
+                self._tasks.ownership.release(claimed.claim)
+            raise

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from dragoman.engine.journal.phase import Phase
 from dragoman.engine.ports.ownership import Claim
 from dragoman.model.error import DragomanError
-from dragoman.model.json import decode_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -115,7 +114,7 @@ class ClaimKeeper:
         for task_id in task_ids:
             live = self._tasks.live.get(task_id)
             if live is not None:
-                self._spawn(partial(self.refresh, live))
+                self._spawn(partial(self._tasks.refresh, live))
 
     def on_lost(self, numbers: Iterable[int] | None) -> None:
         """Stop the runs of these tasks, or all."""
@@ -125,23 +124,6 @@ class ClaimKeeper:
                 live.lose()
 
     # -- working -------------------------------------------------------------------------------------------------------
-
-    async def refresh(self, live: LiveTask) -> None:
-        """Compare a live task with the store: stop its run if its claim was revoked, and pass it new mail."""
-        if live.phase.is_draft or live.durability.committed == 0:
-            return
-        stored = await self._tasks.store.task(live.row.id)
-        if live.phase.is_over:
-            return
-        if stored is None or stored.epoch != live.claim.epoch:
-            live.lose()
-        elif stored.mail > live.mail:
-            await self._read_mail(live)
-
-    async def _read_mail(self, live: LiveTask) -> None:
-        for number, body in await self._ownership.mail(live.row.number, live.mail):
-            await self._tasks.reload(live)
-            live.add_mail(number, decode_message(body))
 
     def _spawn(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         worker = asyncio.get_running_loop().create_task(self._guard(work))
@@ -241,7 +223,7 @@ class ClaimKeeper:
         self._without_run, self._without_claim = without_run, without_claim
         for number in certain & owned.keys():
             if owned[number].mail > live[number].mail and not live[number].phase.is_over:
-                await self._read_mail(live[number])
+                await self._tasks.read_mail(live[number])
         for claim in confirmed:
             await self._adopt(claim)
 

@@ -318,43 +318,26 @@ class LiveTask:
 
     # -- notes ---------------------------------------------------------------------------------------------------------
 
-    def queue_note(
-        self, kind: NoteKind, body: bytes, *, dedupe_key: DedupeKey | None = None, snapshot: bytes | None = None
-    ) -> None:
+    def queue_note(self, kind: NoteKind, body: bytes) -> None:
         """Queue a note to be stored with the last record. `wait_durable` waits for it too."""
         self.journal.store.write(
             Write(
                 self.row,
                 self.durability.add_note(),
                 notes=(Note(self.folding.generation, kind, body),),
-                snapshot=snapshot,
-                dedupe_key=dedupe_key,
-                size=len(body) + len(snapshot or b""),
+                size=len(body),
                 epoch=self.claim.epoch,
             )
         )
 
-    def note(
-        self,
-        kind: NoteKind,
-        body: bytes,
-        *,
-        history_message: Message | None = None,
-        dedupe_key: DedupeKey | None = None,
-    ) -> asyncio.Future[None]:
+    def note(self, kind: NoteKind, body: bytes) -> asyncio.Future[None]:
         """Store a note with the last record, without a number of its own. The future is done when it is durable.
 
         Raises:
             ServerError: the store has refused a write, or the task was abandoned. The future may raise it too.
         """
         self.durability.check()
-        if history_message is not None:
-            self.folding.add_message(history_message)
-            self._settled_task = None
-        snapshot = None
-        if history_message is not None and self.row.state.waiting:  # its snapshot was made before this message
-            snapshot = encode(structs.replace(self.folding.task(), generation=None))
-        self.queue_note(kind, body, dedupe_key=dedupe_key, snapshot=snapshot)
+        self.queue_note(kind, body)
         return self.durability.wait(0, self.durability.notes_queued)
 
     # -- events --------------------------------------------------------------------------------------------------------

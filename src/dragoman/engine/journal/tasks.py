@@ -14,7 +14,7 @@ from dragoman.engine.journal.replay import JournalCompacted, Replay, RunHistory,
 from dragoman.engine.ports.ownership import Claim, OwnershipLost
 from dragoman.engine.ports.sole import SoleOwner
 from dragoman.model.error import InternalError, ServerError, TaskNotFound
-from dragoman.model.json import decode_task
+from dragoman.model.json import decode_message, decode_task
 from dragoman.model.record import Folding
 from dragoman.model.task import Task
 from dragoman.telemetry.audit import Audit
@@ -209,17 +209,27 @@ class Tasks:
                 raise TaskNotFound(taskId=live.row.id)
             live.reload(Folding(await self.read(stored), stored.row.generation))
 
-    async def claim(self, stored: StoredTask) -> LiveTask:
-        """Claim and load a stored task, to append to its journal.
+    async def refresh(self, live: LiveTask) -> None:
+        """Compare a live task with the store: stop its run if its claim was revoked, and pass it new mail.
 
         Raises:
-            ServerError: another process owns it.
-            InternalError: records are missing.
+            ServerError: the store does not answer.
         """
-        claimed = await self.ownership.claim(stored)
-        if claimed is None:
-            raise ServerError(ELSEWHERE)
-        return await self.load(claimed)
+        if live.phase.is_draft or live.durability.committed == 0:
+            return
+        stored = await self.store.task(live.row.id)
+        if live.phase.is_over:
+            return
+        if stored is None or stored.epoch != live.claim.epoch:
+            live.lose()
+        elif stored.mail > live.mail:
+            await self.read_mail(live)
+
+    async def read_mail(self, live: LiveTask) -> None:
+        """Pass a live task the messages that were posted to it. Raises as `refresh` does."""
+        for number, body in await self.ownership.mail(live.row.number, live.mail):
+            await self.reload(live)
+            live.add_mail(number, decode_message(body))
 
     async def load(self, claimed: ClaimedTask, *, restart: bool = False) -> LiveTask:
         """Load a claimed task, to append to its journal or, with `restart`, to redo all since its last pause.
