@@ -17,7 +17,7 @@ from dragoman.engine.ports.store import WOKEN, JournalRecord, PushState, SearchP
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.stores.sole import Post, SoleWriter
+from dragoman.stores.sole import MailWrite, SoleWriter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -145,7 +145,7 @@ class MemoryStore(SoleWriter):
                 )
 
     def _apply(self, write: Write) -> BaseException | None:
-        if isinstance(write, Post):
+        if isinstance(write, MailWrite):
             self._post(write)
             return None
         if write.dedupe_key is not None and self._is_repeated(write.dedupe_key, write.row):
@@ -182,7 +182,7 @@ class MemoryStore(SoleWriter):
         self._write_related(entry, write)
         return None
 
-    def _post(self, post: Post) -> None:
+    def _post(self, post: MailWrite) -> None:
         key, entry = post.dedupe_key, self._by_number.get(post.row.number)
         if key is not None and self._repeats.get(key.digest, (0,))[0] > (key.at_ms or post.row.status_ms):
             post.outcome.is_repeated = True

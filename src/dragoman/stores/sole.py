@@ -26,7 +26,7 @@ MAX_RECENT_KEYS = 50_000
 _TAKES_MESSAGES = frozenset({State.SUBMITTED, State.WORKING, State.AUTH_REQUIRED})
 
 
-class PostOutcome:
+class MailOutcome:
     """What has become of a posted message: its number, 0 when it was refused, or that its dedupe key is taken."""
 
     __slots__ = ("is_repeated", "number")
@@ -36,7 +36,7 @@ class PostOutcome:
         self.is_repeated = False
 
 
-class Post(Write):
+class MailWrite(Write):
     """A change that adds a message to a task, unless the task takes none when its turn in the queue comes.
 
     The message is the only note; the store gives it its generation and its number. `generation` is the one that the
@@ -45,7 +45,7 @@ class Post(Write):
     """
 
     generation: int | None = None
-    outcome: PostOutcome = field(default_factory=PostOutcome)
+    outcome: MailOutcome = field(default_factory=MailOutcome)
 
     def fits(self, state: State, generation: int) -> bool:
         """True when a task with this state and generation takes the message."""
@@ -172,8 +172,8 @@ class SoleWriter:
     """Takes the changes of a store that no other process writes to, and says at once what becomes of them.
 
     A store has `queue`, which queues a change, calls `report` with its outcome, and refuses a key that another task has
-    with MessageRepeated. For a `Post` it fills `outcome` instead, where a key that the same task has is taken as well.
-    The other two methods read keys from the store.
+    with MessageRepeated. For a `MailWrite` it fills `outcome` instead, where a key that the same task has is taken as
+    well. The other two methods read keys from the store.
     """
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class SoleWriter:
         key = write.dedupe_key
         if key is not None:
             row, now_ms = write.row, key.at_ms or write.row.status_ms
-            held = self._keys.find(key.digest, now_ms) if isinstance(write, Post) else None
+            held = self._keys.find(key.digest, now_ms) if isinstance(write, MailWrite) else None
             verdict = held if held and held.duplicate_of else self._keys.enter(key, row.id, now_ms)
             if verdict is not None and verdict.duplicate_of:
                 return verdict
@@ -209,7 +209,7 @@ class SoleWriter:
         """
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         message = Note(row.generation, "message", body)
-        post = Post(
+        post = MailWrite(
             row,
             partial(_settle, settled),
             notes=(message,),
@@ -237,7 +237,7 @@ class SoleWriter:
         """Report the outcome of a change. Call it on the event loop."""
         key = write.dedupe_key
         if key is not None:
-            is_refused = error is not None or (isinstance(write, Post) and not write.outcome.number)
+            is_refused = error is not None or (isinstance(write, MailWrite) and not write.outcome.number)
             if not is_refused or write.opens_draft or (write.draft and write.delete):  # its draft has it
                 self._keys.settle(key.digest)
             else:

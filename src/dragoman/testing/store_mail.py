@@ -16,7 +16,7 @@ from dragoman.model.state import State
 from dragoman.testing.store_writes import NOW, SCOPE, Contract, append, create, outcome, read_task, row_of, write
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports.sole import PostingStore
+    from dragoman.engine.ports.sole import MailStore
     from dragoman.engine.ports.store import Store, StoredTask, TaskRow
     from dragoman.testing.store_writes import OpenStore
 
@@ -30,11 +30,11 @@ def _is_shared(store: Store) -> bool:
 
 
 async def _post(store: Store, row: TaskRow, body: bytes, **parts: Any) -> int:
-    return await cast("PostingStore", store).post(row, body, **parts)
+    return await cast("MailStore", store).post(row, body, **parts)
 
 
 async def _mail(store: Store, row: TaskRow, after: int = 0) -> list[tuple[int, bytes]]:
-    return await cast("PostingStore", store).mail(row.number, after)
+    return await cast("MailStore", store).mail(row.number, after)
 
 
 async def _is_repeated(store: Store, row: TaskRow, body: bytes, key: DedupeKey) -> bool:

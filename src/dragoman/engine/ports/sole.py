@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.store import DedupeKey, Store, StoredTask, TaskRow
 
 
-class PostingStore(Protocol):
+class MailStore(Protocol):
     """What a store that one process uses does itself with messages for its tasks."""
 
     async def post(
@@ -44,7 +44,7 @@ class SoleOwner:
     def __init__(self, store: Store) -> None:
         self._store = store
         # The port does not ask this of stores that several processes share: there, it is a matter of ownership.
-        self._posting = cast("PostingStore", store)
+        self._posting = cast("MailStore", store)
 
     async def claim(self, stored: StoredTask, *, revoke: bool = False) -> ClaimedTask | None:
         """Claim a task. Never returns None: there is no other process."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.rows import ExtraRow, TaskTable
     from dragoman.engine.ports.store import TaskRow, Write
     from dragoman.model.state import State
-    from dragoman.stores.sole import Post
+    from dragoman.stores.sole import MailWrite
 
 
 class Changes:
@@ -89,7 +89,7 @@ class Changes:
             self.size += sum(len(value) for value in extra.values if isinstance(value, str))
             self._extra_rows[extra.table.name, extra.key] = (extra, row.scope.owner)
 
-    def post(self, connection: sqlite3.Connection, post: Post) -> None:
+    def post(self, connection: sqlite3.Connection, post: MailWrite) -> None:
         """Add a message to a task as it is after the changes so far, and fill the outcome of the post.
 
         Raises:

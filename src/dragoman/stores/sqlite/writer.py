@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from dragoman.clock import SystemClock
 from dragoman.model.error import ServerError, TaskGenerationMismatch
 from dragoman.stores.commits import CONFLICTS, commit_time, record_commits
-from dragoman.stores.sole import Post
+from dragoman.stores.sole import MailWrite
 from dragoman.stores.sqlite.changes import Changes
 from dragoman.stores.sqlite.file import FileLock
 from dragoman.stores.sqlite.schema import migrate
@@ -329,7 +329,7 @@ class Writer:
             rows = connection.total_changes
             changes = Changes(self._tables, self._clock.now())
             for write in batch:
-                if isinstance(write, Post):
+                if isinstance(write, MailWrite):
                     changes.post(connection, write)
                     continue
                 scope = self._scopes.get(write.row.scope)

@@ -20,7 +20,7 @@ from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import as_object
 from dragoman.model.record import Folding
 from dragoman.model.task import Task as ModelTask
-from dragoman.stores.sole import Post, SoleWriter
+from dragoman.stores.sole import MailWrite, SoleWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -225,7 +225,7 @@ class WriteThroughStore(SoleWriter):
             writes.settled = write.delete or state.final or state.waiting
         elif not writes.folding:  # webhooks alone, of a task that nobody works on
             writes.settled = True
-        elif isinstance(write, Post):
+        elif isinstance(write, MailWrite):
             state = writes.folding.task().state
             writes.settled = state.final or state.waiting
         writes.unreported += 1
@@ -267,7 +267,7 @@ class WriteThroughStore(SoleWriter):
         if write.delete:
             await self._tasks.delete(task_id)
             return
-        if isinstance(write, Post) and not await self._takes(write, writes):
+        if isinstance(write, MailWrite) and not await self._takes(write, writes):
             return  # the journal refuses it
         try:
             await self._save(self._tasks, write, writes)
@@ -277,7 +277,7 @@ class WriteThroughStore(SoleWriter):
                     await self._tasks.delete(task_id)
             raise
 
-    async def _takes(self, post: Post, writes: _TaskWrites) -> bool:
+    async def _takes(self, post: MailWrite, writes: _TaskWrites) -> bool:
         """True when the journal will take a message, after the writes before it."""
         key = post.dedupe_key
         if key is not None and await self._store.duplicate_of(key.digest, key.at_ms or post.row.status_ms) is not None:
