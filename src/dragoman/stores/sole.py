@@ -228,7 +228,7 @@ class SoleWriter:
             except ServerError:
                 raise
             except Exception as error:
-                raise ServerError(f"the store does not work now: {error}") from error
+                raise ServerError("the store cannot take writes now: try again later", retryAfter="1") from error
         if is_repeated or post.outcome.is_repeated:
             raise MessageRepeated("this message was accepted already")
         return post.outcome.number

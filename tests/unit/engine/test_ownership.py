@@ -133,11 +133,13 @@ async def test_a_task_at_rest_is_claimed_to_be_answered_and_its_end_ends_the_cla
 
 
 async def test_a_task_that_somebody_else_has_is_not_answered_here(engine: Any) -> None:
-    service, _, _, owners, _ = engine
+    service, _, _, owners, clock = engine
     task = (await service.send(ME, message("ask"))).result
     owners.elsewhere = True
+    answering = asyncio.create_task(service.send(ME, message("this one", task.id)))
+    await clock.advance(3)
     with pytest.raises(ServerError, match="worked on elsewhere"):
-        await service.send(ME, message("this one", task.id))
+        await answering
     kept = (await service.get(ME, GetTaskRequest(task.id))).result
     assert (kept.state, kept.generation) == (State.INPUT_REQUIRED, task.generation)
 

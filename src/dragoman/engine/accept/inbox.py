@@ -522,6 +522,12 @@ class Inbox:
         live: LiveTask | None,
     ) -> AcceptedMessage | None:
         message = structs.replace(request.message, task_id=row.id, context_id=row.context_id)
+        if live is not None and self._tasks.ownership.is_current(live.claim):
+            await self._tasks.reload(live)
+            added = live.add_follow_up(message, dedupe_key)
+            task = live.task()
+            await added
+            return AcceptedMessage(live.row, live, task)
         # One that waits for a login must still do so: at its next pause, a message may be the answer.
         expected = row.generation if row.state.waiting else request.configuration.if_generation_match
         try:

@@ -318,13 +318,14 @@ class LiveTask:
 
     # -- notes ---------------------------------------------------------------------------------------------------------
 
-    def queue_note(self, kind: NoteKind, body: bytes) -> None:
+    def queue_note(self, kind: NoteKind, body: bytes, dedupe_key: DedupeKey | None = None) -> None:
         """Queue a note to be stored with the last record. `wait_durable` waits for it too."""
         self.journal.store.write(
             Write(
                 self.row,
                 self.durability.add_note(),
                 notes=(Note(self.folding.generation, kind, body),),
+                dedupe_key=dedupe_key,
                 size=len(body),
                 epoch=self.claim.epoch,
             )
@@ -338,6 +339,19 @@ class LiveTask:
         """
         self.durability.check()
         self.queue_note(kind, body)
+        return self.durability.wait(0, self.durability.notes_queued)
+
+    def add_follow_up(self, message: Message, dedupe_key: DedupeKey | None) -> asyncio.Future[None]:
+        """Add a message to the history and pass it to the run. The future is done when it is durable.
+
+        Raises:
+            ServerError: the store has refused a write, or the task was abandoned. The future may raise it too.
+        """
+        self.durability.check()
+        self.folding.add_message(message)
+        self._settled_task = None
+        self.queue_note("message", encode(message), dedupe_key)
+        self.follow_ups.add(message)
         return self.durability.wait(0, self.durability.notes_queued)
 
     # -- events --------------------------------------------------------------------------------------------------------
