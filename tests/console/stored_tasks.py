@@ -69,10 +69,10 @@ def fill_million(path: Path, tasks: int = MILLION) -> None:
         for name in _INDEXES:
             file.execute(f"DROP INDEX {name}")
         file.execute("INSERT INTO scopes VALUES (1, 'studio', '', '')")
-        columns = f"n, {_ID}, 1, {_CONTEXT}, '1.0', {_STATE}, ? + n * {STEP_MS}, 4, ? + n * {STEP_MS}"
+        columns = f"n, {_ID}, 1, {_CONTEXT}, '1.0', {_STATE}, ? + n * {STEP_MS}, 4, ? + n * {STEP_MS}, 0"
         first = now - tasks * STEP_MS
         file.execute(f"INSERT INTO tasks {_NUMBERS} SELECT {columns} FROM numbers", (tasks, first, first))
-        file.execute(f"INSERT INTO snapshots {_NUMBERS} SELECT n, 4, CAST({_BODY} AS BLOB) FROM numbers", (tasks,))
+        file.execute(f"INSERT INTO snapshots {_NUMBERS} SELECT n, 4, CAST({_BODY} AS BLOB), 0 FROM numbers", (tasks,))
         for definition in definitions:
             file.execute(definition)
         for scope in (1, 0):  # 0 counts the ended tasks of all
@@ -95,8 +95,8 @@ def add_task(
         file.execute("BEGIN")
         file.execute("INSERT INTO scopes VALUES (1, 'studio', '', '')")
         row = (1, task_id, 1, snapshot["contextId"], "1.0", COMPLETED, last, len(events), events[0].at_ms)
-        file.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        file.execute("INSERT INTO snapshots VALUES (1, ?, ?)", (len(events), msgspec.json.encode(snapshot)))
+        file.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", row)
+        file.execute("INSERT INTO snapshots VALUES (1, ?, ?, 0)", (len(events), msgspec.json.encode(snapshot)))
         file.executemany(
             "INSERT INTO events VALUES (1, ?, ?, ?)",
             [(number, msgspec.json.encode(event.body), event.at_ms) for number, event in enumerate(events, start=1)],

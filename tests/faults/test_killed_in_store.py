@@ -126,7 +126,7 @@ async def test_a_file_whose_migration_was_killed_is_whole_and_is_migrated_by_the
         await store.open()
         await store.close()
         assert rows_of(path, "events") == rows_of(OLD, "events")
-    assert versions == {OLDEST, SQLITE_VERSION}
+    assert {OLDEST, SQLITE_VERSION} <= versions <= {*range(OLDEST, SQLITE_VERSION + 1)}
 
 
 async def test_a_database_whose_migration_was_killed_is_migrated_by_the_next_server(

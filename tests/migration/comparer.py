@@ -86,6 +86,7 @@ class StoreComparer:
         row = structs.replace(old.row, number=expected, context_id=old.row.context_id.replace("\0", "\ufffd"))
         assert new.row == row
         assert (new.snapshot, new.snapshot_generation) == (old.snapshot, old.snapshot_generation), row.id
+        assert (new.mail, new.snapshot_mail) == (old.mail, old.snapshot_mail), row.id
         numbers = old.row.number, new.row.number
         records = await asyncio.gather(
             self._old.records(numbers[0], 0, ALL_RECORDS), self._new.records(numbers[1], 0, 1 << 20)

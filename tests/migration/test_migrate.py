@@ -36,7 +36,9 @@ from dragoman.server.migration import StoreMigration
 from dragoman.stores.migration import MigrationPosition
 from dragoman.stores.postgres.admin.users import PostgresUsers
 from dragoman.stores.sqlite.admin.export import SqliteExport
+from dragoman.stores.sqlite.store import SqliteStore
 from dragoman.testing import served
+from dragoman.testing.store_writes import append, read_task
 
 GOLDEN = Path(__file__).parents[1] / "contract" / "golden" / "store-v7.db"
 SECONDS = 20
@@ -177,6 +179,31 @@ def test_attempts_of_runs_that_may_be_repeated_go_on_and_the_keys_may_stay_the_s
 async def _wait(url: str, task_id: str) -> Task:
     async with Client(url) as client:
         return await client.wait(task_id)
+
+
+def test_posted_messages_keep_their_numbers_and_the_next_ones_follow(
+    dragoman: Dragoman, filled: FilledFile, empty_postgres_url: str
+) -> None:
+    working = filled.tasks["working"].id
+
+    async def post() -> list[int]:
+        store = SqliteStore(filled.path)
+        await store.open()
+        try:
+            row = (await read_task(store, working)).row
+            numbers = [await store.post(row, b'{"messageId": "%d", "role": "ROLE_USER"}' % place) for place in range(2)]
+            await append(store, row, snapshot=b"{}", mail=1)
+            return numbers
+        finally:
+            await store.close()
+
+    assert asyncio.run(post()) == [1, 2]
+    ended = dragoman("migrate", "tasks.db", empty_postgres_url)
+    assert ended.returncode == 0, ended.stderr
+    assert_equal(filled, empty_postgres_url)
+    tasks = "SELECT t.mail, s.mail FROM tasks t JOIN snapshots s ON s.task = t.number WHERE t.mail > 0"
+    assert database(empty_postgres_url, tasks) == [(2, 1)]
+    assert database(empty_postgres_url, "SELECT mail FROM notes WHERE mail > 0 ORDER BY note") == [(1,), (2,)]
 
 
 def test_conversations_with_programs_go_to_the_node_that_gets_their_folders(

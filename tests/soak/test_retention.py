@@ -41,7 +41,7 @@ def build(path: Path, tasks: int, keys: int) -> None:
         db.execute(
             "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :tasks) "
             "INSERT INTO tasks SELECT n, lower(hex(randomblob(16))), 1, lower(hex(randomblob(16))), '1.0', "
-            "3, :long_ago + n, 4, :long_ago + n FROM numbers",
+            "3, :long_ago + n, 4, :long_ago + n, 0 FROM numbers",
             {"tasks": tasks, "long_ago": LONG_AGO},
         )
         db.execute(
@@ -50,7 +50,7 @@ def build(path: Path, tasks: int, keys: int) -> None:
         db.execute(
             "INSERT INTO notes (task, generation, kind, body) SELECT number, 1, 'request', randomblob(99) FROM tasks"
         )
-        db.execute("INSERT INTO snapshots SELECT number, 4, randomblob(400) FROM tasks")
+        db.execute("INSERT INTO snapshots SELECT number, 4, randomblob(400), 0 FROM tasks")
         db.execute("INSERT INTO state_counts VALUES (0, 3, ?), (1, 3, ?)", (tasks, tasks))
         db.execute(
             "INSERT INTO repeats (key, task_id, until_ms) "

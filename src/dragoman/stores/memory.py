@@ -17,7 +17,7 @@ from dragoman.engine.ports.store import WOKEN, JournalRecord, PushState, SearchP
 from dragoman.model.error import TaskGenerationMismatch
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.stores.sole import SoleWriter
+from dragoman.stores.sole import MailWrite, SoleWriter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -45,7 +45,18 @@ _SLICE = 5000
 class _TaskEntry:
     """Everything stored about one task. The body of record n is `bodies[n - 1]`, and its time `times[n - 1]`."""
 
-    __slots__ = ("bodies", "dedupe_keys", "notes", "pushes", "row", "snapshot", "snapshot_generation", "times")
+    __slots__ = (
+        "bodies",
+        "dedupe_keys",
+        "mail",
+        "notes",
+        "pushes",
+        "row",
+        "snapshot",
+        "snapshot_generation",
+        "snapshot_mail",
+        "times",
+    )
 
     def __init__(self, row: TaskRow) -> None:
         self.row = row
@@ -57,9 +68,11 @@ class _TaskEntry:
         self.pushes: dict[str, Push] = {}
         self.snapshot: bytes | None = None
         self.snapshot_generation = 0
+        # The numbers of the last posted message, and of the last one in the snapshot.
+        self.mail = self.snapshot_mail = 0
 
     def stored_task(self) -> StoredTask:
-        return StoredTask(self.row, self.snapshot, self.snapshot_generation)
+        return StoredTask(self.row, self.snapshot, self.snapshot_generation, self.mail, self.snapshot_mail)
 
 
 class MemoryStore(SoleWriter):
@@ -132,6 +145,9 @@ class MemoryStore(SoleWriter):
                 )
 
     def _apply(self, write: Write) -> BaseException | None:
+        if isinstance(write, MailWrite):
+            self._post(write)
+            return None
         if write.dedupe_key is not None and self._is_repeated(write.dedupe_key, write.row):
             return MessageRepeated("another task has accepted this message")
         if write.draft or write.delete:
@@ -163,10 +179,19 @@ class MemoryStore(SoleWriter):
         if row.state.final and row.number not in self._ended_tasks:
             self._ended_tasks[row.number] = self._compactable_tasks[row.number] = entry
         entry.notes.extend(write.notes)
-        if write.snapshot is not None:
-            entry.snapshot, entry.snapshot_generation = write.snapshot, generation
         self._write_related(entry, write)
         return None
+
+    def _post(self, post: MailWrite) -> None:
+        key, entry = post.dedupe_key, self._by_number.get(post.row.number)
+        if key is not None and self._repeats.get(key.digest, (0,))[0] > (key.at_ms or post.row.status_ms):
+            post.outcome.is_repeated = True
+        elif entry is not None and post.fits(entry.row.state, entry.row.generation):
+            entry.mail += 1
+            entry.notes.append(post.numbered_note(entry.row.generation, entry.mail))
+            post.outcome.number = entry.mail
+            if key is not None:
+                self._add_dedupe_key(entry, key)
 
     def _is_repeated(self, key: DedupeKey, row: TaskRow) -> bool:
         until_ms, task_id, _ = self._repeats.get(key.digest, (0, "", None))
@@ -191,6 +216,8 @@ class MemoryStore(SoleWriter):
 
     def _write_related(self, entry: _TaskEntry, write: Write) -> None:
         row = write.row
+        if write.snapshot is not None:
+            entry.snapshot, entry.snapshot_generation, entry.snapshot_mail = write.snapshot, row.generation, write.mail
         if write.context_state is not None:
             self._context_states[row.scope, row.context_id] = write.context_state
         if write.dedupe_key is not None:
@@ -253,7 +280,8 @@ class MemoryStore(SoleWriter):
             if entry.snapshot_generation == entry.row.generation:
                 entry.bodies.clear()
                 del entry.times[:]
-                entry.notes.clear()
+                # The messages that were posted after the snapshot was made are nowhere else.
+                entry.notes = [note for note in entry.notes if note.mail > entry.snapshot_mail]
         return len(deleted) + len(compacted)
 
     def _delete(self, write: Write) -> None:
@@ -332,6 +360,11 @@ class MemoryStore(SoleWriter):
         """All notes of a task, in the order they were written."""
         entry = self._by_number.get(number)
         return [] if entry is None else list(entry.notes)
+
+    async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
+        """The messages that were added to a task with `post`, with their numbers, after number `after`."""
+        entry = self._by_number.get(number)
+        return [] if entry is None else [(note.mail, note.body) for note in entry.notes if note.mail > after]
 
     async def pushes(self, number: int) -> list[Push]:
         """The webhooks of a task, oldest first."""

@@ -2,19 +2,58 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dragoman.engine.ports.store import ACCEPTED, Verdict
+from msgspec import field
+
+from dragoman.engine.ports.ownership import MessageRepeated
+from dragoman.engine.ports.store import ACCEPTED, Note, Verdict, Write
+from dragoman.model.error import ServerError
+from dragoman.model.state import State
 
 if TYPE_CHECKING:
-    from dragoman.engine.ports.store import DedupeKey, Write
+    from dragoman.engine.ports.store import DedupeKey, TaskRow
 
 _BITS = 1 << 24
 _unpack_words = struct.Struct("<4I").unpack_from
 # How many keys are in memory with their tasks; beyond that the oldest move to the Bloom filter.
 MAX_RECENT_KEYS = 50_000
+# The states of a task that takes messages which do not answer a question.
+_TAKES_MESSAGES = frozenset({State.SUBMITTED, State.WORKING, State.AUTH_REQUIRED})
+
+
+class MailOutcome:
+    """What has become of a posted message: its number, 0 when it was refused, or that its dedupe key is taken."""
+
+    __slots__ = ("is_repeated", "number")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.is_repeated = False
+
+
+class MailWrite(Write):
+    """A change that adds a message to a task, unless the task takes none when its turn in the queue comes.
+
+    The message is the only note; the store gives it its generation and its number. `generation` is the one that the
+    task must have, if any. A message that is refused is no error: then `outcome` says so. Copies of the change share
+    their outcome.
+    """
+
+    generation: int | None = None
+    outcome: MailOutcome = field(default_factory=MailOutcome)
+
+    def fits(self, state: State, generation: int) -> bool:
+        """True when a task with this state and generation takes the message."""
+        return state in _TAKES_MESSAGES and self.generation in (None, generation)
+
+    def numbered_note(self, generation: int, mail: int) -> Note:
+        """The message as it is stored."""
+        return self.notes[0]._replace(generation=generation, mail=mail)
 
 
 def _positions(digest: bytes) -> list[tuple[int, int]]:
@@ -61,6 +100,8 @@ class DedupeKeys:
         self._recent: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
         # Of changes that are not committed yet.
         self.pending: set[bytes] = set()
+        # For those who wait until a change is committed or refused, by its key.
+        self._settled: dict[bytes, asyncio.Event] = {}
         # Rotated once per window: all keys in the older filter have expired when it is dropped.
         self._newer, self._older = BloomFilter(), BloomFilter()
         self._rotated_ms = 0
@@ -97,10 +138,21 @@ class DedupeKeys:
             return Verdict(entry[1]) if entry[0] > now_ms else ACCEPTED
         return None if (self._newer.used or self._older.used) and self._may_be_old(digest) else ACCEPTED
 
+    async def wait_settled(self, digest: bytes) -> None:
+        """Wait until no change with this key is on its way."""
+        while digest in self.pending:
+            await self._settled.setdefault(digest, asyncio.Event()).wait()
+
+    def settle(self, digest: bytes) -> None:
+        """Note that a key is stored."""
+        self.pending.discard(digest)
+        if self._settled and (event := self._settled.pop(digest, None)) is not None:
+            event.set()
+
     def take_back(self, digest: bytes) -> None:
         """Forget the key of a change that was refused."""
-        self.pending.discard(digest)
         self._recent.pop(digest, None)
+        self.settle(digest)
 
     def forget(self, digest: bytes) -> None:
         """Forget a key that is not in the store any more, unless it is on its way there."""
@@ -120,7 +172,8 @@ class SoleWriter:
     """Takes the changes of a store that no other process writes to, and says at once what becomes of them.
 
     A store has `queue`, which queues a change, calls `report` with its outcome, and refuses a key that another task has
-    with MessageRepeated. The other two methods read keys from the store.
+    with MessageRepeated. For a `MailWrite` it fills `outcome` instead, where a key that the same task has is taken as
+    well. The other two methods read keys from the store.
     """
 
     def __init__(self) -> None:
@@ -131,8 +184,9 @@ class SoleWriter:
         verdict: Verdict | None = ACCEPTED
         key = write.dedupe_key
         if key is not None:
-            row = write.row
-            verdict = self._keys.enter(key, row.id, key.at_ms or row.status_ms)
+            row, now_ms = write.row, key.at_ms or write.row.status_ms
+            held = self._keys.find(key.digest, now_ms) if isinstance(write, MailWrite) else None
+            verdict = held if held and held.duplicate_of else self._keys.enter(key, row.id, now_ms)
             if verdict is not None and verdict.duplicate_of:
                 return verdict
         self.queue(write)
@@ -141,13 +195,52 @@ class SoleWriter:
     def queue(self, write: Write) -> None:
         raise NotImplementedError
 
+    async def post(
+        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None = None, generation: int | None = None
+    ) -> int:
+        """Add the message of a caller to a task that is submitted, working or auth-required, after all queued changes.
+
+        `generation` is the one that the task must have. Returns the number of the message among those of the task, from
+        1; 0 when there is no such task, or it has another state or generation.
+
+        Raises:
+            MessageRepeated: a message with this dedupe key was accepted already.
+            ServerError: the store cannot write now.
+        """
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        message = Note(row.generation, "message", body)
+        post = MailWrite(
+            row,
+            partial(_settle, settled),
+            notes=(message,),
+            dedupe_key=dedupe_key,
+            size=len(body),
+            generation=generation,
+        )
+        if dedupe_key is not None:
+            # Whether its message is accepted, nobody can say before: this one may be the only one.
+            await self._keys.wait_settled(dedupe_key.digest)
+        verdict = self.write(post)
+        is_repeated = verdict is not None and bool(verdict.duplicate_of)
+        if not is_repeated:
+            try:
+                await settled
+            except ServerError:
+                raise
+            except Exception as error:
+                raise ServerError(f"the store does not work now: {error}") from error
+        if is_repeated or post.outcome.is_repeated:
+            raise MessageRepeated("this message was accepted already")
+        return post.outcome.number
+
     def report(self, write: Write, error: BaseException | None) -> None:
         """Report the outcome of a change. Call it on the event loop."""
         key = write.dedupe_key
         if key is not None:
-            if error is None:
-                self._keys.pending.discard(key.digest)
-            elif not (write.opens_draft or (write.draft and write.delete)):  # its draft has it
+            is_refused = error is not None or (isinstance(write, MailWrite) and not write.outcome.number)
+            if not is_refused or write.opens_draft or (write.draft and write.delete):  # its draft has it
+                self._keys.settle(key.digest)
+            else:
                 self._keys.take_back(key.digest)
         if write.delete and not write.draft and error is None:
             self._keys.forget_task(write.row.id)
@@ -172,3 +265,12 @@ class SoleWriter:
 
     async def read_reply(self, key: bytes, now_ms: int) -> bytes | None:
         raise NotImplementedError
+
+
+def _settle(settled: asyncio.Future[None], error: BaseException | None) -> None:
+    if settled.done():  # nobody waits any more
+        return
+    if error is None:
+        settled.set_result(None)
+    else:
+        settled.set_exception(error)

@@ -28,7 +28,7 @@ from dragoman.dialects.table import V0_1
 from dragoman.engine.ports.store import Cursor, DedupeKey, Note, Scope, TaskQuery
 from dragoman.model.record import Record
 from dragoman.model.state import State
-from dragoman.testing import store_drafts, store_durability, store_pushes, store_retention, store_search
+from dragoman.testing import store_drafts, store_durability, store_mail, store_pushes, store_retention, store_search
 from dragoman.testing.store_writes import (
     ALL,
     NOW,
@@ -352,6 +352,7 @@ store_contract = (
     *store_search.contract.checks,
     *store_pushes.contract.checks,
     *store_drafts.contract.checks,
+    *store_mail.contract.checks,
     *store_durability.contract.checks,
 )
-durable_store_contract = (*store_durability.durable.checks, *store_drafts.durable.checks)
+durable_store_contract = (*store_durability.durable.checks, *store_drafts.durable.checks, *store_mail.durable.checks)

@@ -98,6 +98,32 @@ async def test_an_old_file_becomes_one_of_this_version(tmp_path: Path) -> None:
     assert all(finding.level != "FAIL" for finding in examine(path, full=True))
 
 
+async def test_a_file_of_version_8_gets_room_for_posted_messages(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    shutil.copy(GOLDEN, path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(f"{schema._MIGRATIONS[0]}PRAGMA user_version = 8")
+        number, task_id = connection.execute("SELECT number, id FROM tasks WHERE state = 2").fetchone()
+        kinds = [
+            kind for (kind,) in connection.execute("SELECT kind FROM notes WHERE task = ? ORDER BY note", [number])
+        ]
+    store = SqliteStore(path)
+    await store.open()
+    try:
+        stored = await read_task(store, task_id)
+        assert (stored.mail, stored.snapshot_mail) == (0, 0)
+        assert await store.post(stored.row, b"hello") == 1
+        assert [(note.kind, note.mail) for note in await store.notes(number)] == [
+            *((kind, 0) for kind in kinds),
+            ("message", 1),
+        ]
+        assert await store.mail(number, 0) == [(1, b"hello")]
+        assert (await read_task(store, task_id)).mail == 1
+    finally:
+        await store.close()
+    assert version_of(path) == VERSION
+
+
 def columns(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
     """The columns of all tables, and the texts of all indexes."""
     tables = "SELECT m.name, c.name, c.type FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"

@@ -19,7 +19,7 @@ def fill(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None)
     migrate(db, path)
     numbers = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)"
-    task = "INSERT INTO tasks {} SELECT n + ?, 'task-' || (n + ?), n, 'c', '1.0', ?, n, 1, n FROM numbers {}"
+    task = "INSERT INTO tasks {} SELECT n + ?, 'task-' || (n + ?), n, 'c', '1.0', ?, n, 1, n, 0 FROM numbers {}"
     db.execute("BEGIN")
     db.execute(f"INSERT INTO scopes {numbers} SELECT n, 'agent', '', 'user' || n FROM numbers", (SCOPES,))
     db.execute(task.format(numbers, ""), (SCOPES, 0, 0, 3))

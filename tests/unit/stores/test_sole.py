@@ -8,7 +8,9 @@ from uuid import uuid4
 import pytest
 
 from dragoman.engine.ports.ownership import MessageRepeated
+from dragoman.engine.ports.sole import SoleOwner
 from dragoman.engine.ports.store import ACCEPTED, DedupeKey, Scope, TaskRow, Verdict, Write
+from dragoman.model.error import ServerError
 from dragoman.model.record import Record
 from dragoman.model.state import State
 from dragoman.stores import sole as module
@@ -149,3 +151,50 @@ async def test_expired_keys_cost_other_messages_no_read(store: CountingStore, cr
     assert await store.duplicate_of(crowd[0].digest, NOW + 6000 + 3 * WINDOW) is None
     assert await store.duplicate_of(crowd[-1].digest, NOW + 6000 + 3 * WINDOW) is None
     assert store.reads == 0
+
+
+async def test_a_message_that_could_not_be_posted_leaves_its_key_to_others(store: CountingStore) -> None:
+    key = new_key()
+    begin(store, "task", new_key())
+    stored = await store.task("task")
+    assert stored is not None
+    store.full = True
+    with pytest.raises(ServerError, match="no space left on device"):
+        await store.post(stored.row, b"m", key)
+    store.full = False
+    assert await store.duplicate_of(key.digest, NOW) is None
+    assert await store.post(stored.row, b"m", key) == 1
+
+
+async def test_the_key_of_a_posted_message_is_found_without_a_read(store: CountingStore) -> None:
+    key = new_key()
+    begin(store, "task", new_key())
+    stored = await store.task("task")
+    assert stored is not None
+    await store.post(stored.row, b"m", key)
+    with pytest.raises(MessageRepeated):
+        await store.post(stored.row, b"m", key)
+    assert begin(store, "other", key)[0] == Verdict("task")
+    assert store.reads == 0
+
+
+async def test_whoever_waits_no_longer_for_a_posted_message_disturbs_nothing(store: CountingStore) -> None:
+    begin(store, "task", new_key())
+    stored = await store.task("task")
+    assert stored is not None
+    posting = asyncio.create_task(store.post(stored.row, b"m", new_key()))
+    await asyncio.sleep(0)
+    posting.cancel()
+    await turns()
+    assert await store.mail(stored.row.number, 0) == [(1, b"m")]
+    assert await store.post(stored.row, b"n", new_key()) == 2
+
+
+async def test_the_owner_of_all_tasks_posts_through_its_store(store: CountingStore) -> None:
+    begin(store, "task", new_key())
+    stored = await store.task("task")
+    assert stored is not None
+    owner = SoleOwner(store)
+    assert await owner.post(stored.row, b"m") is True
+    assert await owner.post(stored.row, b"n", generation=7) is False
+    assert await owner.mail(stored.row.number, 0) == [(1, b"m")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 from dragoman.engine.ports.ownership import Claim, ClaimedTask, TaskClaim
 from dragoman.model.state import State
@@ -11,6 +11,27 @@ from dragoman.model.state import State
 if TYPE_CHECKING:
     from dragoman.engine.ports.ownership import OwnershipListener
     from dragoman.engine.ports.store import DedupeKey, Store, StoredTask, TaskRow
+
+
+class MailStore(Protocol):
+    """What a store that one process uses does itself with messages for its tasks."""
+
+    async def post(
+        self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None = None, generation: int | None = None
+    ) -> int:
+        """Add a message to a task as `Ownership.post` does, after all changes that are queued.
+
+        Returns the number of the message, from 1; 0 when the task takes none.
+
+        Raises:
+            MessageRepeated: the dedupe key exists already.
+            ServerError: the store cannot write now.
+        """
+        ...
+
+    async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
+        """The messages that were added to a task with `post`, with their numbers, after number `after`."""
+        ...
 
 
 class SoleOwner:
@@ -22,6 +43,8 @@ class SoleOwner:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # The port does not ask this of stores that several processes share: there, it is a matter of ownership.
+        self._posting = cast("MailStore", store)
 
     async def claim(self, stored: StoredTask, *, revoke: bool = False) -> ClaimedTask | None:
         """Claim a task. Never returns None: there is no other process."""
@@ -51,12 +74,17 @@ class SoleOwner:
     async def post(
         self, row: TaskRow, body: bytes, dedupe_key: DedupeKey | None = None, generation: int | None = None
     ) -> bool:
-        """Refuse: this process owns all tasks and adds messages to them itself."""
-        return False
+        """Add the message of a caller to a task that is submitted, working or auth-required.
+
+        Raises:
+            MessageRepeated: the dedupe key exists already.
+            ServerError: the store cannot write now.
+        """
+        return await self._posting.post(row, body, dedupe_key, generation) > 0
 
     async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
-        """Nothing: see `post`."""
-        return []
+        """The messages that were added to a task with `post`, with their numbers, after number `after`."""
+        return await self._posting.mail(number, after)
 
     async def owned(self) -> Mapping[int, TaskClaim]:
         """Nothing: there is nothing to compare with."""

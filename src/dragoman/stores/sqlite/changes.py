@@ -12,7 +12,7 @@ from dragoman.stores.sqlite.retention import Sweeper, TaskToDelete, reserve_numb
 from dragoman.stores.sqlite.schema import ALL_SCOPES
 from dragoman.stores.sqlite.tables import write_rows
 from dragoman.stores.sqlite.webhooks import write_pushes
-from dragoman.stores.state_numbers import NUMBERS
+from dragoman.stores.state_numbers import NUMBERS, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dragoman.engine.ports.rows import ExtraRow, TaskTable
     from dragoman.engine.ports.store import TaskRow, Write
     from dragoman.model.state import State
+    from dragoman.stores.sole import MailWrite
 
 
 class Changes:
@@ -36,12 +37,15 @@ class Changes:
         self._created: dict[int, tuple[TaskRow, int]] = {}
         self._changed: dict[int, tuple[TaskRow, int]] = {}
         self._events: list[tuple[int, int, bytes, int]] = []
-        self._notes: list[tuple[int, int, str, bytes]] = []
+        self._notes: list[tuple[int, int, str, bytes, int]] = []
         # Tasks with notes that came without a record.
         self._noted: set[int] = set()
-        self._snapshots: dict[int, tuple[int, int, bytes]] = {}
+        # How many messages were posted to a task, with those of this transaction.
+        self._mail: dict[int, int] = {}
+        self._snapshots: dict[int, tuple[int, int, bytes, int]] = {}
         self._contexts: dict[tuple[int, str], bytes] = {}
         self._repeats: list[tuple[bytes, str, int, bytes | None, int]] = []
+        self._digests: set[bytes] = set()
         self._drafts: dict[int, tuple[int, str, int, str, str, int, bytes]] = {}
         # Drafts whose row is deleted: those that became tasks, and those that were discarded.
         self._closed_drafts: list[tuple[int]] = []
@@ -68,21 +72,64 @@ class Changes:
         elif write.records:
             self._add_records(write, scope)
         for note in write.notes:
-            self._notes.append((row.number, note.generation, note.kind, note.body))
+            self._notes.append((row.number, note.generation, note.kind, note.body, note.mail))
         if write.notes and not (write.records or write.draft):
             self._noted.add(row.number)
         if write.snapshot is not None and not write.draft:
-            self._snapshots[row.number] = (row.number, row.generation, write.snapshot)
+            self._snapshots[row.number] = (row.number, row.generation, write.snapshot, write.mail)
         if write.context_state is not None:
             self._contexts[scope, row.context_id] = write.context_state
         if write.dedupe_key is not None:
             digest, expires_ms, at_ms = write.dedupe_key
             self._repeats.append((digest, row.id, expires_ms, write.reply, at_ms or row.status_ms))
+            self._digests.add(digest)
         if write.pushes or write.deleted_pushes or write.push_progress:
             self._pushes.append(write)
         for extra in write.rows:
             self.size += sum(len(value) for value in extra.values if isinstance(value, str))
             self._extra_rows[extra.table.name, extra.key] = (extra, row.scope.owner)
+
+    def post(self, connection: sqlite3.Connection, post: MailWrite) -> None:
+        """Add a message to a task as it is after the changes so far, and fill the outcome of the post.
+
+        Raises:
+            sqlite3.Error: the task cannot be read.
+        """
+        outcome, number, key = post.outcome, post.row.number, post.dedupe_key
+        # It may be tried again, alone.
+        outcome.number, outcome.is_repeated = 0, False
+        now_ms = 0 if key is None else key.at_ms or post.row.status_ms
+        if key is not None and self._is_taken(connection, key.digest, now_ms):
+            outcome.is_repeated = True
+            return
+        found = self._find_task(connection, number)
+        if found is None or not post.fits(found[0], found[1]):
+            return
+        _, generation, mail = found
+        outcome.number = self._mail[number] = mail + 1
+        self.size += post.size + 200
+        note = post.numbered_note(generation, mail + 1)
+        self._notes.append((number, generation, note.kind, note.body, note.mail))
+        if key is not None:
+            self._repeats.append((key.digest, post.row.id, key.expires_ms, None, now_ms))
+            self._digests.add(key.digest)
+
+    def _find_task(self, connection: sqlite3.Connection, number: int) -> tuple[State, int, int] | None:
+        """State, generation and last mail number of a task after the changes so far; None when it is not there."""
+        query = "SELECT state, generation, mail FROM tasks WHERE number = ?"
+        stored: tuple[int, int, int] | None = connection.execute(query, (number,)).fetchone()
+        written = self._created.get(number) or self._changed.get(number)
+        if any(row.number == number for row, _ in self._deleted) or (stored is None and number not in self._created):
+            return None
+        mail = self._mail.get(number, 0 if stored is None else stored[2])
+        if written is not None:
+            return written[0].state, written[0].generation, mail
+        return None if stored is None else (STATES[stored[0]], stored[1], mail)
+
+    def _is_taken(self, connection: sqlite3.Connection, digest: bytes, now_ms: int) -> bool:
+        """True when a message with this dedupe key was accepted, perhaps in this transaction."""
+        query = "SELECT 1 FROM repeats WHERE key = ? AND until_ms > ?"
+        return digest in self._digests or connection.execute(query, (digest, now_ms)).fetchone() is not None
 
     def _add_draft(self, write: Write, scope: int) -> None:
         row = write.row
@@ -142,7 +189,7 @@ class Changes:
         if self._notes:
             self._write_notes(connection)
         if self._snapshots:
-            connection.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", self._snapshots.values())
+            connection.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", self._snapshots.values())
         if self._contexts:
             contexts = [(scope, context, state) for (scope, context), state in self._contexts.items()]
             connection.executemany("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", contexts)
@@ -164,7 +211,12 @@ class Changes:
             query = "SELECT 1 FROM tasks WHERE number = ? UNION ALL SELECT 1 FROM drafts WHERE number = ?"
             if connection.execute(query, (number, number)).fetchone() is None:
                 raise TaskGenerationMismatch("a note belongs to a task that is not there")
-        connection.executemany("INSERT INTO notes (task, generation, kind, body) VALUES (?, ?, ?, ?)", self._notes)
+        connection.executemany(
+            "INSERT INTO notes (task, generation, kind, body, mail) VALUES (?, ?, ?, ?, ?)", self._notes
+        )
+        if self._mail:
+            last_numbers = [(mail, number) for number, mail in self._mail.items()]
+            connection.executemany("UPDATE tasks SET mail = ? WHERE number = ?", last_numbers)
 
     def _write_repeats(self, connection: sqlite3.Connection) -> None:
         """Write the dedupe keys. One that has expired may be written again, and so may one of the same task."""
@@ -189,7 +241,7 @@ class Changes:
 
     def _insert_tasks(self, connection: sqlite3.Connection) -> None:
         connection.executemany(
-            "INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
             [
                 (
                     row.number,

@@ -26,12 +26,12 @@ _ROW = """
 t.number, t.id, s.agent, s.tenant, s.owner, t.context_id, t.origin, t.state, t.status_ms, t.generation, t.created_ms
 """
 TASK = f"""
-SELECT {_ROW}, p.body, p.generation
+SELECT {_ROW}, p.body, p.generation, t.mail, p.mail
 FROM tasks t JOIN scopes s USING (scope) LEFT JOIN snapshots p ON p.task = t.number
 """  # noqa: S608 - fixed texts only
-_COLUMNS = 13
+_COLUMNS = 15
 _PUSHES = f"""
-SELECT {_ROW}, NULL, NULL, {COLUMNS} FROM pushes w JOIN tasks t ON t.number = w.task JOIN scopes s USING (scope)
+SELECT {_ROW}, NULL, NULL, 0, 0, {COLUMNS} FROM pushes w JOIN tasks t ON t.number = w.task JOIN scopes s USING (scope)
 """  # noqa: S608 - fixed texts only
 
 
@@ -68,8 +68,15 @@ def journal(connection: sqlite3.Connection, number: int, after: int, limit: int,
 
 def notes(connection: sqlite3.Connection, number: int) -> list[Note]:
     """All notes of a task, in the order they were written."""
-    rows = connection.execute("SELECT generation, kind, body FROM notes WHERE task = ? ORDER BY note", (number,))
-    return [Note(generation, kind, body) for generation, kind, body in rows]
+    rows = connection.execute("SELECT generation, kind, body, mail FROM notes WHERE task = ? ORDER BY note", (number,))
+    return [Note(*row) for row in rows]
+
+
+def mail(connection: sqlite3.Connection, number: int, after: int) -> list[tuple[int, bytes]]:
+    """The messages that were added to a task with `post`, with their numbers, after number `after`."""
+    # The kind is looked at first: `mail` lies behind the body, which may take many pages.
+    query = "SELECT mail, body FROM notes WHERE task = ? AND kind = 'message' AND mail > ? ORDER BY note"
+    return connection.execute(query, (number, after)).fetchall()
 
 
 def page(connection: sqlite3.Connection, query: TaskQuery) -> TaskPage:
@@ -173,7 +180,7 @@ def drafts(connection: sqlite3.Connection, agent: str) -> list[StoredTask]:
     """The drafts of an agent, oldest first."""
     rows = connection.execute(
         "SELECT d.number, d.id, s.agent, s.tenant, s.owner, d.context_id, d.origin, 1, d.created_ms, 1, d.created_ms, "
-        "d.body, 1 FROM drafts d JOIN scopes s USING (scope) WHERE s.agent = ? ORDER BY d.number",
+        "d.body, 1, 0, 0 FROM drafts d JOIN scopes s USING (scope) WHERE s.agent = ? ORDER BY d.number",
         (agent,),
     )
     return [stored_task(row) for row in rows]
@@ -201,8 +208,10 @@ def stored_task(row: tuple[Any, ...]) -> StoredTask:
         created,
         body,
         snapshot_generation,
+        last_mail,
+        snapshot_mail,
     ) = row
     scope = Scope(agent, tenant, owner)
     task_state = STATES[int(state)]
     task_row = TaskRow(number, task_id, scope, context, origin, task_state, status_ms, generation, created)
-    return StoredTask(task_row, body, snapshot_generation or 0)
+    return StoredTask(task_row, body, snapshot_generation or 0, last_mail, snapshot_mail or 0)

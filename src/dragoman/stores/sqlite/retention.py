@@ -52,6 +52,19 @@ DELETE FROM events WHERE (task, generation) IN (
 """,  # noqa: S608 - fixed texts only
     "notes": f"DELETE FROM notes WHERE note IN (SELECT note FROM notes WHERE task IN ({_SLOTS}) LIMIT ?)",  # noqa: S608
 }
+# Compaction leaves the messages that were posted after the snapshot was made: they are nowhere else. (What it asks last
+# lies behind the body of a note, or of a snapshot.)
+_IN_SNAPSHOT = {
+    **_JOURNAL,
+    "notes": f"""
+DELETE FROM notes WHERE note IN (
+    SELECT n.note FROM notes n CROSS JOIN tasks t ON t.number = n.task WHERE n.task IN ({_SLOTS}) AND (
+        t.mail = 0 OR n.kind <> 'message' OR n.mail = 0
+        OR n.mail <= (SELECT p.mail FROM snapshots p WHERE p.task = n.task)
+    ) LIMIT ?
+)
+""",  # noqa: S608 - fixed texts only
+}
 _ALL_OF_TASK = {
     **_JOURNAL,
     "snapshots": f"DELETE FROM snapshots WHERE task IN (SELECT task FROM snapshots WHERE task IN ({_SLOTS}) LIMIT ?)",  # noqa: S608
@@ -177,7 +190,7 @@ class Sweeper:
         rows = connection.execute(_COMPACTABLE, (before_ms, *after, limit)).fetchall()
         if not rows:
             return None
-        if not self._empty(connection, _JOURNAL, [number for _, number, has_snapshot in rows if has_snapshot]):
+        if not self._empty(connection, _IN_SNAPSHOT, [number for _, number, has_snapshot in rows if has_snapshot]):
             return 0
         connection.executemany(
             "INSERT OR REPLACE INTO meta VALUES (?, ?)",

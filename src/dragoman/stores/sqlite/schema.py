@@ -18,10 +18,11 @@ CREATE TABLE scopes (
     scope INTEGER PRIMARY KEY, agent TEXT NOT NULL, tenant TEXT NOT NULL, owner TEXT NOT NULL,
     UNIQUE (agent, tenant, owner)
 );
+-- `mail` is the number of the last posted message; 0 in a note that is none. That of a snapshot is the last one it has.
 CREATE TABLE tasks (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, scope INTEGER NOT NULL, context_id TEXT NOT NULL,
     origin TEXT NOT NULL, state INTEGER NOT NULL, status_ms INTEGER NOT NULL, generation INTEGER NOT NULL,
-    created_ms INTEGER NOT NULL
+    created_ms INTEGER NOT NULL, mail INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX tasks_newest ON tasks (scope, status_ms, number);
 CREATE INDEX tasks_by_state ON tasks (scope, state, status_ms, number);
@@ -49,10 +50,13 @@ CREATE TABLE events (
     PRIMARY KEY (task, generation)
 ) WITHOUT ROWID;
 CREATE TABLE notes (
-    note INTEGER PRIMARY KEY, task INTEGER NOT NULL, generation INTEGER NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL
+    note INTEGER PRIMARY KEY, task INTEGER NOT NULL, generation INTEGER NOT NULL, kind TEXT NOT NULL,
+    body BLOB NOT NULL, mail INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX notes_of_task ON notes (task, note);
-CREATE TABLE snapshots (task INTEGER PRIMARY KEY, generation INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE snapshots (
+    task INTEGER PRIMARY KEY, generation INTEGER NOT NULL, body BLOB NOT NULL, mail INTEGER NOT NULL DEFAULT 0
+);
 -- Tasks that are deleted, but whose events, notes and snapshot are not all gone yet: those go in slices.
 CREATE TABLE leftovers (task INTEGER PRIMARY KEY);
 CREATE TABLE contexts (
@@ -92,6 +96,10 @@ OLDEST = 7
 _MIGRATIONS = (
     # Accounts are not locked: these columns had no use.
     "ALTER TABLE users DROP COLUMN failures; ALTER TABLE users DROP COLUMN locked_until_ms;",
+    # Posted messages have numbers.
+    "ALTER TABLE tasks ADD COLUMN mail INTEGER NOT NULL DEFAULT 0; "
+    "ALTER TABLE notes ADD COLUMN mail INTEGER NOT NULL DEFAULT 0; "
+    "ALTER TABLE snapshots ADD COLUMN mail INTEGER NOT NULL DEFAULT 0;",
 )
 VERSION = OLDEST + len(_MIGRATIONS)
 # Must be spelled as in the index, or SQLite does not use it.

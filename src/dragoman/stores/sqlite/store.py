@@ -144,6 +144,10 @@ class SqliteStore(SoleWriter):
         """All notes of a task, in the order they were written."""
         return await self._read(reader.notes, number)
 
+    async def mail(self, number: int, after: int) -> list[tuple[int, bytes]]:
+        """The messages that were added to a task with `post`, with their numbers, after number `after`."""
+        return await self._read(reader.mail, number, after)
+
     async def page(self, query: TaskQuery) -> TaskPage:
         """One page of tasks."""
         return await self._read(reader.page, query)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from dragoman.clock import SystemClock
 from dragoman.model.error import ServerError, TaskGenerationMismatch
 from dragoman.stores.commits import CONFLICTS, commit_time, record_commits
+from dragoman.stores.sole import MailWrite
 from dragoman.stores.sqlite.changes import Changes
 from dragoman.stores.sqlite.file import FileLock
 from dragoman.stores.sqlite.schema import migrate
@@ -328,6 +329,9 @@ class Writer:
             rows = connection.total_changes
             changes = Changes(self._tables, self._clock.now())
             for write in batch:
+                if isinstance(write, MailWrite):
+                    changes.post(connection, write)
+                    continue
                 scope = self._scopes.get(write.row.scope)
                 changes.add(write, self._scope_number(connection, write.row.scope) if scope is None else scope)
             changes.apply(connection)

@@ -20,7 +20,7 @@ from dragoman.model.event import ArtifactUpdate, StatusUpdate
 from dragoman.model.json import as_object
 from dragoman.model.record import Folding
 from dragoman.model.task import Task as ModelTask
-from dragoman.stores.sole import SoleWriter
+from dragoman.stores.sole import MailWrite, SoleWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -225,6 +225,9 @@ class WriteThroughStore(SoleWriter):
             writes.settled = write.delete or state.final or state.waiting
         elif not writes.folding:  # webhooks alone, of a task that nobody works on
             writes.settled = True
+        elif isinstance(write, MailWrite):
+            state = writes.folding.task().state
+            writes.settled = state.final or state.waiting
         writes.unreported += 1
 
         def done(error: BaseException | None) -> None:
@@ -264,6 +267,8 @@ class WriteThroughStore(SoleWriter):
         if write.delete:
             await self._tasks.delete(task_id)
             return
+        if isinstance(write, MailWrite) and not await self._takes(write, writes):
+            return  # the journal refuses it
         try:
             await self._save(self._tasks, write, writes)
         except ServerError:
@@ -271,6 +276,16 @@ class WriteThroughStore(SoleWriter):
                 with suppress(ServerError):
                     await self._tasks.delete(task_id)
             raise
+
+    async def _takes(self, post: MailWrite, writes: _TaskWrites) -> bool:
+        """True when the journal will take a message, after the writes before it."""
+        key = post.dedupe_key
+        if key is not None and await self._store.duplicate_of(key.digest, key.at_ms or post.row.status_ms) is not None:
+            return False
+        if writes.folding is None and await self._store.task(post.row.id) is None:
+            return False
+        folding = await self._load(post, writes)
+        return post.fits(folding.task().state, folding.generation)
 
     async def _save(self, tasks: CustomTasks, write: Write, writes: _TaskWrites) -> None:
         """Save the task once for every record, and once for messages that come without one."""

@@ -56,7 +56,7 @@ _QUERIES: dict[str, tuple[str, str, str]] = {
     "api_keys": ("digest, user, hint, created_ms, until_ms", "api_keys", "digest"),
     "tasks": (
         "t.number, t.created_ms, t.id, t.scope, s.agent, t.context_id, t.origin, t.state, t.status_ms, t.generation, "
-        f"{_ATTEMPTS}",
+        f"t.mail, {_ATTEMPTS}",
         "tasks t JOIN scopes s ON s.scope = t.scope",
         "t.number",
     ),
@@ -65,14 +65,14 @@ _QUERIES: dict[str, tuple[str, str, str]] = {
         "drafts t JOIN scopes s ON s.scope = t.scope",
         "t.number",
     ),
-    "draft_snapshots": ("number, created_ms, 1, body", "drafts", "number"),
-    "snapshots": ("x.task, t.created_ms, x.generation, x.body", _OF_TASK.format("snapshots"), "x.task"),
+    "draft_snapshots": ("number, created_ms, 1, 0, body", "drafts", "number"),
+    "snapshots": ("x.task, t.created_ms, x.generation, x.mail, x.body", _OF_TASK.format("snapshots"), "x.task"),
     "events": (
         "x.task, t.created_ms, x.generation, x.at_ms, x.body",
         _OF_TASK.format("events"),
         "x.task, x.generation",
     ),
-    "notes": (f"x.task, {_CREATED}, x.note, x.generation, x.kind, x.body", _OF_ANY.format("notes"), "x.note"),
+    "notes": (f"x.task, {_CREATED}, x.note, x.generation, x.kind, x.mail, x.body", _OF_ANY.format("notes"), "x.note"),
     "contexts": ("scope, context_id, state", "contexts", "scope, context_id"),
     "repeats": (
         f"x.key, coalesce(t.number, d.number), {_CREATED}, x.task_id, x.until_ms, x.reply",

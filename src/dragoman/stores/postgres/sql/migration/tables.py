@@ -56,22 +56,22 @@ def _time(at_ms: int) -> datetime:
 
 
 def _task(row: Row) -> Row:
-    number, created_ms, task_id, scope, agent, context_id, origin, state, status_ms, generation, attempts = row
+    number, created_ms, task_id, scope, agent, context_id, origin, state, status_ms, generation, mail, attempts = row
     is_begun = state == _WORKING
     columns = (number_of(number, created_ms), task_id, scope, agent, context_id, origin, state, status_ms, generation)
     owner = FORMER_NODE if is_begun else None
-    return (*columns, created_ms, owner, _FIRST_EPOCH, is_begun, attempts, _time(created_ms))
+    return (*columns, created_ms, owner, _FIRST_EPOCH, is_begun, attempts, mail, _time(created_ms))
 
 
 def _draft(row: Row) -> Row:
     number, created_ms, task_id, scope, agent, context_id, origin, attempts = row
     columns = (number_of(number, created_ms), task_id, scope, agent, context_id, origin, DRAFT, created_ms, 1)
-    return (*columns, created_ms, FORMER_NODE, _FIRST_EPOCH, True, attempts, _time(created_ms))
+    return (*columns, created_ms, FORMER_NODE, _FIRST_EPOCH, True, attempts, 0, _time(created_ms))
 
 
 def _snapshot(row: Row) -> Row:
-    task, created_ms, generation, body = row
-    return number_of(task, created_ms), generation, 0, body
+    task, created_ms, generation, mail, body = row
+    return number_of(task, created_ms), generation, mail, body
 
 
 def _event(row: Row) -> Row:
@@ -80,8 +80,8 @@ def _event(row: Row) -> Row:
 
 
 def _note(row: Row) -> Row:
-    task, created_ms, note, generation, kind, body = row
-    return number_of(task, created_ms), note, note, generation, kind, 0, body
+    task, created_ms, note, generation, kind, mail, body = row
+    return number_of(task, created_ms), note, note, generation, kind, mail, body
 
 
 def _repeat(row: Row) -> Row:
@@ -112,6 +112,7 @@ _TASK_COLUMNS = (
     "epoch integer",
     "begun boolean",
     "attempts integer",
+    "mail integer",
     "queued_at timestamptz",
 )
 _SNAPSHOT_COLUMNS = ("task bigint", "generation integer", "mail integer", "body bytea")
