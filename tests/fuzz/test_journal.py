@@ -52,6 +52,7 @@ class Scripted:
     closing = "whole"
     closing_message = False
     parallel = True
+    pinned = False
     streams = True
 
     def __init__(self) -> None:

@@ -20,10 +20,24 @@ from dragoman.compat.executor import (
     Task,
     TaskState,
     TaskStatus,
+    TaskStore,
     TextPart,
 )
+from dragoman.compat.executor.custom.tasks import WriteThroughStore
+from dragoman.engine.ports.ownership import MessageRepeated
+from dragoman.engine.ports.store import DedupeKey
 from dragoman.model.error import ConfigError, ServerError
+from dragoman.model.json import encode
+from dragoman.model.message import Message as ModelMessage
+from dragoman.model.part import Part
+from dragoman.model.record import Record
+from dragoman.model.state import Role as ModelRole
+from dragoman.model.state import State
+from dragoman.model.task import Task as ModelTask
+from dragoman.model.task import TaskStatus as ModelStatus
+from dragoman.stores.memory import MemoryStore
 from dragoman.testing import Clock
+from dragoman.testing.store_writes import NOW, row_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -678,3 +692,35 @@ async def test_a_task_stays_its_caller_s_when_only_the_store_has_it(exchange: An
     assert code(await call(exchange, after, "tasks/get", "bob", id=task["id"])) == -32001
     assert (await call(exchange, after, "tasks/get", "ann", id=task["id"]))["result"] == task
     await after.stop()
+
+
+class SavedTasks:
+    """What is saved in a store of the user's: how many messages each task has."""
+
+    def __init__(self) -> None:
+        self.saved: list[int] = []
+
+    async def save(self, task: ModelTask, scope: Any) -> None:
+        self.saved.append(len(task.history))
+
+
+async def test_a_posted_message_is_saved_by_the_users_store_if_the_journal_takes_it() -> None:
+    below, tasks = MemoryStore(), SavedTasks()
+    journal: Any = TaskStore(below)
+    store: Any = WriteThroughStore(below, journal, tasks, None, None)  # pyright: ignore[reportArgumentType]
+    message = encode(ModelMessage("m", ModelRole.USER, (Part(text="hi"),)))
+    row = row_of(below, "t", state=State.AUTH_REQUIRED)
+    task = ModelTask("t", "context", ModelStatus(State.AUTH_REQUIRED, None, "2026-11-15T10:00:00.000Z"))
+    await write(store, row, create=True, records=(Record.of(1, task),))
+    key = DedupeKey(b"key", NOW + 1000, NOW)
+    assert await store.post(row, message, key) == 1
+    assert tasks.saved == [0, 1]
+    with pytest.raises(MessageRepeated):
+        await store.post(row, message, key)
+    assert await store.post(row, message, generation=7) == 0
+    assert await store.post(row_of(below, "missing"), message) == 0
+    assert tasks.saved == [0, 1]
+    assert await store.mail(row.number, 0) == [(1, message)]
+    assert await store.duplicate_of(key.digest, NOW) == "t"
+    assert await below.duplicate_of(key.digest, NOW) == "t"
+    assert store._writes == {}
