@@ -18,6 +18,7 @@ from dragoman.engine.draining import Draining
 from dragoman.engine.execute.cancel import TaskCanceler
 from dragoman.engine.execute.containment import contain_exits
 from dragoman.engine.execute.keeper import ClaimKeeper
+from dragoman.engine.execute.reaper import BrokenTaskReaper
 from dragoman.engine.execute.recovery import Recovery
 from dragoman.engine.execute.runner import Runner
 from dragoman.engine.journal.follow import Follower, Stream, single
@@ -109,10 +110,11 @@ class Service:
             on_refused=self._on_refused,
         )
         self._quota = Quota(settings)
-        self.runner = runner = Runner(agent, tasks, self._quota, settings, self._on_paused, self._on_opened)
+        self.runner = runner = Runner(agent, tasks, self._quota, settings, self._on_paused, self._on_broken)
         self._locks = locks = KeyedLocks()
         self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
+        self._reaper = BrokenTaskReaper(tasks, self._recovery, self._on_opened)
         self._keeper: ClaimKeeper | None = None
         window = DedupeWindow(clock, settings.dedupe)
         self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, window, self._webhooks)
@@ -128,7 +130,10 @@ class Service:
 
     def _on_refused(self, live: LiveTask) -> None:
         if live.phase is Phase.REFUSED and self._tasks.live.get(live.row.id) is not live:
-            self.runner.reap(live)  # its run was canceled before its last writes were committed
+            self._reaper.add(live)  # its run was canceled before its last writes were committed
+
+    def _on_broken(self, live: LiveTask) -> None:
+        self._reaper.add(live)
 
     async def _on_opened(self, row: TaskRow) -> None:
         if self._webhooks is not None:
@@ -168,7 +173,6 @@ class Service:
             self._keeper.start()
             return
         await self._recovery.recover()
-        self._quota.recover(self._tasks.live.values())
 
     async def drain(self) -> None:
         """With other processes on the store, let runs finish as `Draining` says, and be a front until it is closed."""
@@ -185,7 +189,7 @@ class Service:
             await self._write_through.flush()
         if self._keeper is not None:
             await self._keeper.close()
-        self.runner.close()
+        self._reaper.close()
         self._follower.close()
         self._bus.wake_all()
 

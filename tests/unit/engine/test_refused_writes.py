@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from dragoman import Agent
+from dragoman.engine.ports.store import Write
 from dragoman.model.error import ServerError, UnsupportedOperation
 from dragoman.model.state import State
 from dragoman.outputs import Ask, Reply
@@ -199,3 +200,31 @@ async def test_a_task_whose_pause_and_cancel_were_refused_does_not_stay_at_work(
         await canceling
     await clock.advance(2)
     assert (await engine.get(task)).state is State.FAILED
+
+
+@pytest.mark.parametrize(("refusals", "state"), [(1, State.COMPLETED), (9, State.FAILED)])
+async def test_a_run_that_may_restart_is_tried_again_after_a_refused_write_three_times_in_all(
+    start: Any, failing_store: Any, clock: Any, refusals: int, state: State
+) -> None:
+    failing_store.durable, runs = True, 0
+    agent = Agent("test")
+
+    @agent.skill(restart=True)
+    async def work() -> str:
+        nonlocal runs
+        runs += 1
+        return "done"
+
+    def refuses(write: Write) -> bool:
+        nonlocal refusals
+        refusals -= write.row.state is State.COMPLETED
+        return write.row.state is State.COMPLETED and refusals >= 0
+
+    engine = await start(agent, store=failing_store)
+    failing_store.refuses = refuses
+    with pytest.raises(ServerError, match="cannot take writes"):
+        await engine.send()
+    for _ in range(6):
+        await clock.advance(1)
+    (task,) = (await engine.list()).tasks
+    assert (task.state, runs) == (state, 2 if state is State.COMPLETED else 3)

@@ -162,7 +162,7 @@ class World:
         for live in list(self.service._tasks.live.values()):
             if live.worker is not None:
                 live.worker.cancel()
-        self.service.runner.close()
+        self.service._reaper.close()
         workers = list(self.sender.workers)
         self.sender._closed = True
         for delivery in self.sender._deliveries.values():

@@ -185,7 +185,7 @@ class ClaimKeeper:
             if self._closed:  # nothing starts any more
                 self._ownership.release(claimed.claim)
                 return False
-            return await self._recover(claimed) is not None
+            return await self._recovery.adopt(claimed) is not None
         finally:
             self._recovering.discard(claimed.claim.task)
 
@@ -250,15 +250,7 @@ class ClaimKeeper:
                 # Perhaps it is not for this process: its session may be elsewhere. Whoever may run it takes it.
                 self._ownership.release(claimed.claim)
                 return None
-            return await self._recover(claimed)
-
-    async def _recover(self, claimed: ClaimedTask) -> LiveTask | None:
-        """Start its run, which counts for its user, or fail it. Returns it when it failed."""
-        failed = await self._recovery.recover_one(claimed)
-        live = self._tasks.live.get(claimed.stored.row.id)
-        if live is not None and live.claim == claimed.claim:
-            self._runner.quota.recover((live,))
-        return failed
+            return await self._recovery.adopt(claimed)
 
     async def _find_draft(self, claim: TaskClaim) -> StoredTask | None:
         drafts = await self._tasks.store.drafts(self._agent)

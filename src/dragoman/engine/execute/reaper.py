@@ -1,4 +1,4 @@
-"""Fails tasks whose run broke because the store refused a write."""
+"""Brings tasks whose run broke because the store refused a write to a new start, or to their end."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from dragoman.engine.execute.context import agent_message
 from dragoman.model.error import ServerError
-from dragoman.model.part import Part
-from dragoman.model.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from dragoman.clock import Timer
+    from dragoman.engine.execute.recovery import Recovery
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
     from dragoman.engine.ports.store import TaskRow
 
 logger = logging.getLogger("dragoman.engine")
 UNSTORED = "the store could not take writes"
-# The pause before broken tasks are failed, and between two tries.
+# The pause before broken tasks are looked at, and between two tries.
 RETRY_SECONDS = 1
 
 
 class BrokenTaskReaper:
-    """Fails tasks whose run broke because the store refused a write, so that none stays working without a run.
+    """Adopts tasks whose run broke because the store refused a write, so that none stays working without a run.
 
-    The failure cannot be written while the store refuses writes, so this retries every second until it can. `on_opened`
-    is called with the row of a task that was a draft until then.
+    Nothing can be written while the store refuses writes, so this retries every second until it can. `on_opened` is
+    called with the row of a task that was a draft until then.
     """
 
-    def __init__(self, tasks: Tasks, on_opened: Callable[[TaskRow], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self, tasks: Tasks, recovery: Recovery, on_opened: Callable[[TaskRow], Awaitable[None]] | None = None
+    ) -> None:
         self._tasks = tasks
+        self._recovery = recovery
         self._on_opened = on_opened
         # Rows by id: the id may belong to another task when it is read back. And what to call when it failed.
         self._ids: dict[str, tuple[TaskRow, Callable[[], Awaitable[None]] | None]] = {}
@@ -65,14 +66,14 @@ class BrokenTaskReaper:
     def _done(self, worker: asyncio.Task[None]) -> None:
         self._worker = None
         if not worker.cancelled() and (error := worker.exception()) is not None and not isinstance(error, ServerError):
-            logger.error("interrupted tasks could not be failed", exc_info=error)
+            logger.error("interrupted tasks could not be brought to an end", exc_info=error)
         self._schedule()
 
     async def _work(self) -> None:
         await self._tasks.store.check()
         ended = 0
         for task_id, (row, on_failed) in tuple(self._ids.items()):
-            failed = await self._fail(row)
+            failed = await self._adopt(row)
             self._ids.pop(task_id, None)
             ended += failed
             if failed and on_failed is not None:
@@ -80,7 +81,8 @@ class BrokenTaskReaper:
         if ended:
             logger.warning("%d %s failed: %s", ended, "task" if ended == 1 else "tasks", UNSTORED)
 
-    async def _fail(self, row: TaskRow) -> bool:
+    async def _adopt(self, row: TaskRow) -> bool:
+        """Decide about a task. Returns whether it failed."""
         stored = await self._tasks.store.task(row.id)
         is_draft = stored is None
         if stored is None:  # its creation was refused, or the end of its draft
@@ -88,16 +90,19 @@ class BrokenTaskReaper:
             stored = next((draft for draft in drafts if draft.row.id == row.id), None)
         if stored is None or stored.row.number != row.number or stored.row.state.final or row.id in self._tasks.live:
             return False
-        is_waiting = stored.row.state.waiting
         claimed = await self._tasks.ownership.claim(stored)
         if claimed is None:  # another process decides what becomes of it
             return False
-        if is_waiting:  # the refused write was an answer, which can be sent again, to any process
+        if stored.row.state.waiting:  # the refused write was an answer, which can be sent again, to any process
             self._tasks.ownership.release(claimed.claim)
             return False
-        live = await self._tasks.load(claimed._replace(draft=is_draft))
-        live.status(State.FAILED, agent_message(live, (Part(text=UNSTORED),)))
-        await live.wait_durable()
+        # How often its run has started is in its notes: nobody has taken it over. Even if nothing of it was stored, its
+        # code may have been called.
+        claim = claimed.claim._replace(attempts=None)
+        claimed = claimed._replace(claim=claim, draft=is_draft, begun=True)
+        failed = await self._recovery.adopt(claimed, UNSTORED)
         if is_draft and self._on_opened is not None:
-            await self._on_opened(live.row)
-        return True
+            await self._on_opened(stored.row if failed is None else failed.row)
+        if failed is not None:
+            await failed.wait_durable()
+        return failed is not None

@@ -1,4 +1,4 @@
-"""Recovery of tasks that a crash interrupted, or that are queued."""
+"""Decides about tasks without a run: what a crash interrupted, what is queued, and what the store has refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_LIMIT = 1 << 30
 
 
 class Recovery:
-    """Starts, restarts or fails tasks that no process works on: after a crash, or because they are queued."""
+    """Starts, restarts or fails tasks without a run. `adopt` alone decides, whichever way they came to that."""
 
     def __init__(
         self, agent: Runnable, tasks: Tasks, runner: Runner, settings: EngineSettings, ownership: Ownership
@@ -50,7 +50,7 @@ class Recovery:
         """
         ended: list[LiveTask] = []
         for claimed in await self._ownership.take(self._agent.name, parallel=self._agent.parallel, limit=_NO_LIMIT):
-            live = await self.recover_one(claimed, INTERRUPTED)
+            live = await self.adopt(claimed, INTERRUPTED)
             if live is not None:
                 ended.append(live)
         await asyncio.gather(*(live.wait_durable() for live in ended))
@@ -58,11 +58,12 @@ class Recovery:
             noun = "task was" if len(ended) == 1 else "tasks were"
             logger.warning("%d %s %s and failed", len(ended), noun, INTERRUPTED)
 
-    async def recover_one(self, claimed: ClaimedTask, why: str = TAKEN_OVER) -> LiveTask | None:
-        """Run a claimed task, or fail it because of `why` and return it.
+    async def adopt(self, claimed: ClaimedTask, why: str = TAKEN_OVER) -> LiveTask | None:
+        """Run a claimed task that has no run, or fail it because of `why` and return it.
 
-        When this process has no room for a run, the task is queued instead. One that cannot be read is logged and left
-        as it is. One whose failure the store has refused is returned, too.
+        What had not begun, or may begin again, is run, and its attempts are counted. When this process has no room for
+        it, the task is queued instead. One that cannot be read is logged and left as it is. One whose failure the store
+        has refused is returned, too.
         """
         live: LiveTask | None = None
         try:
@@ -105,6 +106,7 @@ class Recovery:
                 if attempt is None or attempt <= self._settings.attempts:
                     if self._ownership.free_runs > 0:
                         self._runner.begin(live, ctx, plan, attempt=attempt, parent=call.trace or {})
+                        self._runner.quota.recover((live,))
                         self._count(claimed, "restarted")
                     else:
                         await self._hand_over(live, claimed)

@@ -14,7 +14,6 @@ from msgspec import structs
 
 from dragoman.engine.execute.containment import RunOwner, find_run_owner, set_run_owner
 from dragoman.engine.execute.context import Context
-from dragoman.engine.execute.reaper import BrokenTaskReaper
 from dragoman.engine.execute.run import Run
 from dragoman.engine.execute.run_log import RunLog
 from dragoman.engine.execute.run_log import logger as run_logger
@@ -30,7 +29,7 @@ from dragoman.telemetry.metrics.catalog import METRICS
 from dragoman.telemetry.spans import TRACING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
     from contextvars import Context as ContextVariables
 
     from dragoman.engine.call import CallContext, Closing
@@ -54,7 +53,8 @@ REPLIED = "REPLIED"
 class Runner:
     """Starts and queues the runs of one agent's tasks. Runs of one conversation are serialized unless `parallel`.
 
-    `on_paused` is called when a run has paused its task, and `on_opened` when a broken draft has become a failed task.
+    `on_paused` is called when a run has paused its task, and `on_broken` when one is over because the store has refused
+    a write.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Runner:
         quota: Quota,
         settings: EngineSettings,
         on_paused: Callable[[TaskRow], None] | None = None,
-        on_opened: Callable[[TaskRow], Awaitable[None]] | None = None,
+        on_broken: Callable[[LiveTask], None] | None = None,
     ) -> None:
         self.agent = agent
         self.tasks = tasks
@@ -72,7 +72,7 @@ class Runner:
         self.settings = settings
         self.is_retired = False  # nothing begins here any more
         self._on_paused = on_paused
-        self._reaper = BrokenTaskReaper(tasks, on_opened)
+        self._on_broken = on_broken
         self.run_log = RunLog(agent.name, tasks.clock)
         self._parallel = agent.parallel
         self._shared = tasks.ownership.shared
@@ -296,16 +296,8 @@ class Runner:
     def _release(self, live: LiveTask) -> None:
         self.quota.end_run(live)
         self.tasks.release(live)
-        if live.phase is Phase.REFUSED:
-            self.reap(live)
-
-    def reap(self, live: LiveTask) -> None:
-        """Fail a task whose run is over and a write of which the store has refused, when it takes writes again."""
-        self._reaper.add(live)
-
-    def close(self) -> None:
-        """Stop the background work; the next start recovers what is left."""
-        self._reaper.close()
+        if live.phase is Phase.REFUSED and self._on_broken is not None:
+            self._on_broken(live)
 
     def retire(self) -> None:
         """Begin nothing more. What has not begun is left to other processes."""

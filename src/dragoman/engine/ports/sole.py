@@ -54,7 +54,7 @@ class SoleOwner:
 
     async def claim(self, stored: StoredTask, *, revoke: bool = False) -> ClaimedTask | None:
         """Claim a task. Never returns None: there is no other process."""
-        return ClaimedTask(stored, Claim(stored.row.number, 0))
+        return ClaimedTask(stored, Claim(stored.row.number, 0), begun=stored.row.state is State.WORKING)
 
     def release(self, claim: Claim, *, begun: bool = False) -> None:
         """Do nothing: there is no other process to claim it."""
