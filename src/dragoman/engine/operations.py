@@ -138,7 +138,7 @@ class Service:
     async def _on_opened(self, row: TaskRow) -> None:
         if self._webhooks is not None:
             for push in await self._store.pushes(row.number):
-                self._webhooks.follow(row, push)
+                self._webhooks.follow(row, push, may_be_behind=True)
 
     def _on_paused(self, row: TaskRow) -> None:
         self._watch.add(row)

@@ -66,9 +66,9 @@ class WebhookOperations:
         """Build the webhook that is stored with a new task. Raises InvalidParams when its address is not allowed."""
         return self._outbox.prepare(config, task=row.number, dialect=dialect, cursor=cursor)
 
-    def follow(self, row: TaskRow, push: Push) -> None:
-        """Start delivering the task's events to a stored webhook."""
-        self._outbox.follow(row, push)
+    def follow(self, row: TaskRow, push: Push, *, may_be_behind: bool = False) -> None:
+        """Start delivering the task's events to a stored webhook. It `may_be_behind` those of the row."""
+        self._outbox.follow(row, push, may_be_behind=may_be_behind)
 
     async def add(
         self, row: TaskRow, task: Task | None, request: SendMessageRequest, dialect: str, *, repeat: bool

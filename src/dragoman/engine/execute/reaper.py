@@ -38,6 +38,8 @@ class BrokenTaskReaper:
         self._on_opened = on_opened
         # Rows by id: the id may belong to another task when it is read back. And what to call when it failed.
         self._ids: dict[str, tuple[TaskRow, Callable[[], Awaitable[None]] | None]] = {}
+        # Drafts that have become tasks, until `on_opened` was called.
+        self._opened: dict[str, TaskRow] = {}
         self._timer: Timer | None = None
         self._worker: asyncio.Task[None] | None = None
         self._closed = False
@@ -55,7 +57,7 @@ class BrokenTaskReaper:
                 pending.cancel()
 
     def _schedule(self) -> None:
-        if self._ids and self._timer is None and self._worker is None and not self._closed:
+        if (self._ids or self._opened) and self._timer is None and self._worker is None and not self._closed:
             self._timer = self._tasks.clock.call_later(RETRY_SECONDS, self._begin)
 
     def _begin(self) -> None:
@@ -71,15 +73,23 @@ class BrokenTaskReaper:
 
     async def _work(self) -> None:
         await self._tasks.store.check()
+        await self._report_opened()
         ended = 0
         for task_id, (row, on_failed) in tuple(self._ids.items()):
             failed = await self._adopt(row)
             self._ids.pop(task_id, None)
+            await self._report_opened()
             ended += failed
             if failed and on_failed is not None:
                 await on_failed()
         if ended:
             logger.warning("%d %s failed: %s", ended, "task" if ended == 1 else "tasks", UNSTORED)
+
+    async def _report_opened(self) -> None:
+        for task_id, row in tuple(self._opened.items()):
+            if self._on_opened is not None:
+                await self._on_opened(row)
+            del self._opened[task_id]
 
     async def _adopt(self, row: TaskRow) -> bool:
         """Decide about a task. Returns whether it failed."""
@@ -101,8 +111,10 @@ class BrokenTaskReaper:
         claim = claimed.claim._replace(attempts=None)
         claimed = claimed._replace(claim=claim, draft=is_draft, begun=True)
         failed = await self._recovery.adopt(claimed, UNSTORED)
-        if is_draft and self._on_opened is not None:
-            await self._on_opened(stored.row if failed is None else failed.row)
+        if is_draft:
+            self._opened[row.id] = stored.row
         if failed is not None:
             await failed.wait_durable()
+        elif (live := self._tasks.live.get(row.id)) is not None:
+            await live.wait_durable(1)
         return failed is not None
