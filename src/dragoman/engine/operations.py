@@ -26,7 +26,7 @@ from dragoman.engine.journal.phase import Phase
 from dragoman.engine.journal.tasks import ELSEWHERE, Tasks
 from dragoman.engine.locks import KeyedLocks
 from dragoman.engine.paging import has_message, truncate_first, truncate_history, with_empty_artifacts
-from dragoman.engine.ports.ownership import OwnershipLost
+from dragoman.engine.ports.ownership import MessageRepeated, OwnershipLost
 from dragoman.engine.ports.sole import SoleOwner
 from dragoman.engine.ports.store import Cursor, Scope, TaskQuery
 from dragoman.engine.quota import Quota
@@ -114,7 +114,7 @@ class Service:
         self._locks = locks = KeyedLocks()
         self._webhooks = None if outbox is None else WebhookOperations(tasks, outbox, settings.configs)
         self._recovery = Recovery(agent, tasks, runner, settings, ownership)
-        self._reaper = BrokenTaskReaper(tasks, self._recovery, self._on_opened)
+        self._reaper = BrokenTaskReaper(tasks, self._recovery, locks, self._on_opened)
         self._keeper: ClaimKeeper | None = None
         window = DedupeWindow(clock, settings.dedupe)
         self._inbox = Inbox(agent, tasks, runner, self._quota, locks, settings, window, self._webhooks)
@@ -130,10 +130,11 @@ class Service:
 
     def _on_refused(self, live: LiveTask) -> None:
         if live.phase is Phase.REFUSED and self._tasks.live.get(live.row.id) is not live:
-            self._reaper.add(live)  # its run was canceled before its last writes were committed
+            self._on_broken(live)  # its run was canceled before its last writes were committed
 
     def _on_broken(self, live: LiveTask) -> None:
-        self._reaper.add(live)
+        if not isinstance(live.durability.cause, MessageRepeated):  # that was no task
+            self._reaper.add(live)
 
     async def _on_opened(self, row: TaskRow) -> None:
         if self._webhooks is not None:
@@ -220,7 +221,8 @@ class Service:
                 return await self._result_of(live, accepted, request)
             except OwnershipLost:  # the task goes on in another process
                 pass
-        if not request.configuration.return_immediately:
+        # Here, every task that is at work has a run, unless it is about to fail: nothing is to be waited for.
+        if not (request.configuration.return_immediately or self._tasks.ownership.is_home):
             with self._draining.count_caller():
                 stored = await self._tasks.wait_settled(
                     accepted.row, self._settings.long_poll, lambda: self._draining.is_closed

@@ -308,7 +308,7 @@ class MemoryStore(SoleWriter):
         for key in entry.dedupe_keys:
             if self._repeats.get(key, (0, "", None))[1] == task_id:
                 del self._repeats[key]
-            self._keys.forget(key)
+                self._keys.forget(key)
 
     async def replace_row(self, row: ExtraRow, version: Value) -> bool:
         """Replace a row of a plug-in table if it still has that version. Return whether it had."""

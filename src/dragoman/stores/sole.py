@@ -18,6 +18,7 @@ from dragoman.model.state import State
 if TYPE_CHECKING:
     from dragoman.engine.ports.store import DedupeKey, TaskRow
 
+REPEATED = "another task has accepted this message"
 _BITS = 1 << 24
 _unpack_words = struct.Struct("<4I").unpack_from
 # How many keys are in memory with their tasks; beyond that the oldest move to the Bloom filter.
@@ -143,8 +144,12 @@ class DedupeKeys:
         while digest in self.pending:
             await self._settled.setdefault(digest, asyncio.Event()).wait()
 
-    def settle(self, digest: bytes) -> None:
-        """Note that a key is stored."""
+    def settle(self, key: DedupeKey, task_id: str) -> None:
+        """Note that a key is stored. An earlier change with it may have been refused."""
+        self._recent.setdefault(key.digest, (key.expires_ms, task_id))
+        self._end_pending(key.digest)
+
+    def _end_pending(self, digest: bytes) -> None:
         self.pending.discard(digest)
         if self._settled and (event := self._settled.pop(digest, None)) is not None:
             event.set()
@@ -152,7 +157,7 @@ class DedupeKeys:
     def take_back(self, digest: bytes) -> None:
         """Forget the key of a change that was refused."""
         self._recent.pop(digest, None)
-        self.settle(digest)
+        self._end_pending(digest)
 
     def forget(self, digest: bytes) -> None:
         """Forget a key that is not in the store any more, unless it is on its way there."""
@@ -188,7 +193,12 @@ class SoleWriter:
             held = self._keys.find(key.digest, now_ms) if isinstance(write, MailWrite) else None
             verdict = held if held and held.duplicate_of else self._keys.enter(key, row.id, now_ms)
             if verdict is not None and verdict.duplicate_of:
-                return verdict
+                is_new = not write.delete and (write.draft or (write.create and not write.opens_draft))
+                if is_new or isinstance(write, MailWrite):
+                    return verdict
+                # Its writer waits for an outcome: only new tasks can be something else.
+                asyncio.get_running_loop().call_soon(write.done, MessageRepeated(REPEATED))
+                return ACCEPTED
         self.queue(write)
         return verdict
 
@@ -239,9 +249,11 @@ class SoleWriter:
         if key is not None:
             is_refused = error is not None or (isinstance(write, MailWrite) and not write.outcome.number)
             if not is_refused or write.opens_draft or (write.draft and write.delete):  # its draft has it
-                self._keys.settle(key.digest)
+                self._keys.settle(key, write.row.id)
             else:
                 self._keys.take_back(key.digest)
+            if isinstance(error, MessageRepeated):  # the store has it, and the next message with it is a repeat
+                self._keys.load(key.digest)
         if write.delete and not write.draft and error is None:
             self._keys.forget_task(write.row.id)
         write.done(error)

@@ -370,7 +370,7 @@ async def test_a_crash_between_an_answer_without_a_task_and_its_keeping_asks_nob
         assert behind.begun == ["hi"], after
 
 
-async def test_a_store_that_fails_cancels_the_work_behind_when_it_says_again_that_the_task_failed(
+async def test_after_a_store_that_failed_for_a_while_the_work_behind_is_followed_again(
     behind: Behind, address: str, start: Any, failing_store: Any
 ) -> None:
     engine = await start(Agent.from_a2a(address), store=failing_store)
@@ -381,10 +381,28 @@ async def test_a_store_that_fails_cancels_the_work_behind_when_it_says_again_tha
     with pytest.raises(ServerError):
         await engine.send("two", task=task, wait=False)
     await engine.idle()
-    async with Client(address) as client:
-        [theirs] = [each async for each in client.list_tasks()]
-        assert theirs.state is State.WORKING  # the journal does not say yet that our task has ended
     failing_store.refuses = lambda write: False
     await engine.clock.advance(1)
+    await until_async(lambda: engine.service.running)
+    await engine.send("two", task=task, wait=False)
+    await until_text(engine, task, "one two ")
+    assert behind.ended == []
+
+
+async def test_a_store_that_refuses_every_try_cancels_the_work_behind_when_it_takes_the_end_of_the_task(
+    behind: Behind, address: str, start: Any, failing_store: Any
+) -> None:
+    engine = await start(Agent.from_a2a(address), store=failing_store)
+    task = await engine.send("go", wait=False, **tool("listen"))
+    await engine.send("one", task=task, wait=False)
+    await until_text(engine, task, "one ")
+    failing_store.refuses = lambda write: write.records and write.previous_state is None
+    await engine.send("two", task=task, wait=False)
+    for _ in range(3):
+        await until_async(lambda: not engine.service.running)
+        async with Client(address) as client:
+            [theirs] = [each async for each in client.list_tasks()]
+            assert theirs.state is State.WORKING  # the journal does not say yet that our task has ended
+        await engine.clock.advance(1)
     await until_async(lambda: behind.ended)
     assert (behind.ended, (await engine.get(task)).state) == (["canceled"], State.FAILED)

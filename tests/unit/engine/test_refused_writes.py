@@ -14,7 +14,7 @@ from dragoman.model.error import ServerError, UnsupportedOperation
 from dragoman.model.state import State
 from dragoman.outputs import Ask, Reply
 
-from .conftest import Gate, HeldStore, turns, until
+from .conftest import FailingStore, Gate, HeldStore, turns, until
 
 
 def asks(auth: bool) -> Any:
@@ -228,3 +228,73 @@ async def test_a_run_that_may_restart_is_tried_again_after_a_refused_write_three
         await clock.advance(1)
     (task,) = (await engine.list()).tasks
     assert (task.state, runs) == (state, 2 if state is State.COMPLETED else 3)
+
+
+async def test_a_task_at_work_that_nothing_works_on_takes_no_messages(start: Any, failing_store: Any) -> None:
+    agent = Gate()
+    engine = await start(agent.run, store=failing_store)
+    task = await engine.begin()
+    failing_store.refuses = lambda write: True
+    agent.open.set()
+    await until(lambda: not engine.service.running)
+    await turns()
+    with pytest.raises(UnsupportedOperation, match="interrupted"):
+        await engine.send("more", task=task)
+
+
+class Unreadable(FailingStore):
+    """A store that cannot be read for a while, or answers late."""
+
+    unreadable = False
+    answers: asyncio.Event | None = None
+
+    async def notes(self, number: int) -> Any:
+        if self.answers is not None:
+            await self.answers.wait()
+        if self.unreadable:
+            raise ServerError("the store cannot be read now")
+        return await super().notes(number)
+
+
+async def test_a_task_whose_write_was_refused_is_looked_at_again_until_it_can_be_read(start: Any, clock: Any) -> None:
+    store, agent = Unreadable(), Gate()
+    engine = await start(agent.run, store=store)
+    task = await engine.begin()
+    store.refuses = lambda write: True
+    agent.open.set()
+    await until(lambda: not engine.service.running)
+    store.refuses, store.unreadable = lambda write: False, True
+    await clock.advance(3)
+    assert (await store.task(task.id)).row.state is State.WORKING
+    store.unreadable = False
+    await clock.advance(2)
+    assert (await engine.get(task)).error == "the store could not take writes"
+
+
+async def test_a_task_that_is_canceled_while_its_next_run_is_prepared_does_not_run(start: Any, clock: Any) -> None:
+    store, runs, go_on = Unreadable(), 0, asyncio.Event()
+    agent = Agent("test")
+
+    @agent.skill(restart=True)
+    async def work() -> str:
+        nonlocal runs
+        runs += 1
+        await go_on.wait()
+        return "done"
+
+    engine = await start(agent, store=store)
+    task = await engine.send(wait=False)
+    await until(lambda: runs)
+    store.refuses = lambda write: True
+    go_on.set()
+    await until(lambda: not engine.service.running)
+    store.refuses, store.answers = lambda write: False, asyncio.Event()
+    go_on.clear()
+    await clock.advance(1)
+    canceling = asyncio.create_task(engine.cancel(task))
+    await turns()
+    store.answers.set()
+    assert (await canceling).state is State.CANCELED
+    await engine.idle()
+    assert (await engine.get(task)).state is State.CANCELED
+    assert engine.left() == {}

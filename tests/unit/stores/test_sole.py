@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.engine.ports.ownership import MessageRepeated
 from dragoman.engine.ports.sole import SoleOwner
-from dragoman.engine.ports.store import ACCEPTED, DedupeKey, Scope, TaskRow, Verdict, Write
+from dragoman.engine.ports.store import ACCEPTED, DedupeKey, Note, Scope, TaskRow, Verdict, Write
 from dragoman.model.error import ServerError
 from dragoman.model.record import Record
 from dragoman.model.state import State
@@ -198,3 +198,57 @@ async def test_the_owner_of_all_tasks_posts_through_its_store(store: CountingSto
     assert await owner.post(stored.row, b"m") is True
     assert await owner.post(stored.row, b"n", generation=7) is False
     assert await owner.mail(stored.row.number, 0) == [(1, b"m")]
+
+
+async def test_a_key_whose_first_change_was_refused_belongs_to_the_task_that_was_stored(
+    store: CountingStore,
+) -> None:
+    """The draft is refused, and what answers it is not."""
+    key = new_key()
+    row = TaskRow(store.next_number(), "task", SCOPE, "context", "1.0", State.SUBMITTED, NOW, 1, NOW)
+    store.full = True
+    store.write(Write(row, lambda _: None, draft=True, snapshot=b"{}", dedupe_key=key))
+    store.full = False
+    store.write(Write(row, lambda _: None, draft=True, delete=True, dedupe_key=key, reply=b"hello"))
+    await turns()
+    assert begin(store, "other", key)[0] == Verdict("task")
+    assert await store.reply(key.digest, NOW) == b"hello"
+
+
+async def test_a_key_that_only_the_store_has_is_refused_once_and_then_a_repeat(store: CountingStore) -> None:
+    key = new_key()
+    begin(store, "first", key)
+    await turns()
+    store._keys = module.DedupeKeys()
+    verdict, outcome = begin(store, "second", key)
+    await turns()
+    assert (verdict, [type(error) for error in outcome]) == (ACCEPTED, [MessageRepeated])
+    assert begin(store, "third", key)[0] is None
+    await turns()
+    assert await store.duplicate_of(key.digest, NOW) == "first"
+
+
+async def test_a_change_of_a_task_that_is_there_gets_its_outcome_though_its_key_is_taken(store: CountingStore) -> None:
+    key = new_key()
+    begin(store, "first", key)
+    begin(store, "second", new_key())
+    await turns()
+    stored = await store.task("second")
+    assert stored is not None
+    outcome: list[BaseException | None] = []
+    note = Note(1, "message", b"m")
+    assert store.write(Write(stored.row, outcome.append, notes=(note,), dedupe_key=key)) is ACCEPTED
+    await turns()
+    assert [type(error) for error in outcome] == [MessageRepeated]
+
+
+async def test_deleting_an_old_task_leaves_the_key_to_the_newer_one(store: CountingStore) -> None:
+    key = new_key()
+    begin(store, "old", key)
+    begin(store, "new", DedupeKey(key.digest, NOW + 2 * WINDOW, NOW + WINDOW))
+    await turns()
+    stored = await store.task("old")
+    assert stored is not None
+    store.write(Write(stored.row, lambda _: None, delete=True))
+    await turns()
+    assert await store.duplicate_of(key.digest, NOW + WINDOW) == "new"

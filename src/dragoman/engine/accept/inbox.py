@@ -528,6 +528,12 @@ class Inbox:
             task = live.task()
             await added
             return AcceptedMessage(live.row, live, task)
+        if live is None and not row.state.waiting and self._tasks.ownership.is_home:
+            current = self._tasks.live.get(row.id)
+            if current is None:  # nobody could give the message to a run
+                raise UnsupportedOperation("the task was interrupted and takes no messages", taskId=row.id)
+            current.durability.check()
+            return None
         # One that waits for a login must still do so: at its next pause, a message may be the answer.
         expected = row.generation if row.state.waiting else request.configuration.if_generation_match
         try:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dragoman.engine.execute.recovery import Recovery
     from dragoman.engine.journal.live import LiveTask
     from dragoman.engine.journal.tasks import Tasks
+    from dragoman.engine.locks import KeyedLocks
     from dragoman.engine.ports.store import TaskRow
 
 logger = logging.getLogger("dragoman.engine")
@@ -31,10 +32,15 @@ class BrokenTaskReaper:
     """
 
     def __init__(
-        self, tasks: Tasks, recovery: Recovery, on_opened: Callable[[TaskRow], Awaitable[None]] | None = None
+        self,
+        tasks: Tasks,
+        recovery: Recovery,
+        locks: KeyedLocks,
+        on_opened: Callable[[TaskRow], Awaitable[None]] | None = None,
     ) -> None:
         self._tasks = tasks
         self._recovery = recovery
+        self._locks = locks
         self._on_opened = on_opened
         # Rows by id: the id may belong to another task when it is read back. And what to call when it failed.
         self._ids: dict[str, tuple[TaskRow, Callable[[], Awaitable[None]] | None]] = {}
@@ -57,7 +63,7 @@ class BrokenTaskReaper:
                 pending.cancel()
 
     def _schedule(self) -> None:
-        if (self._ids or self._opened) and self._timer is None and self._worker is None and not self._closed:
+        if self._ids and self._timer is None and self._worker is None and not self._closed:
             self._timer = self._tasks.clock.call_later(RETRY_SECONDS, self._begin)
 
     def _begin(self) -> None:
@@ -73,21 +79,26 @@ class BrokenTaskReaper:
 
     async def _work(self) -> None:
         await self._tasks.store.check()
-        await self._report_opened()
         ended = 0
-        for task_id, (row, on_failed) in tuple(self._ids.items()):
-            failed = await self._adopt(row)
-            self._ids.pop(task_id, None)
-            await self._report_opened()
-            ended += failed
-            if failed and on_failed is not None:
-                await on_failed()
+        for task_id in tuple(self._ids):
+            row, on_failed = entry = self._ids.pop(task_id)
+            try:
+                # Whoever cancels or answers it holds the lock.
+                async with self._locks.hold(task_id):
+                    failed = await self._adopt(row)
+                ended += failed
+                if failed and on_failed is not None:
+                    await on_failed()
+                await self._report_opened()
+            except BaseException:
+                self._ids.setdefault(task_id, entry)
+                raise
         if ended:
             logger.warning("%d %s failed: %s", ended, "task" if ended == 1 else "tasks", UNSTORED)
 
     async def _report_opened(self) -> None:
         for task_id, row in tuple(self._opened.items()):
-            if self._on_opened is not None:
+            if self._on_opened is not None and await self._tasks.store.task(task_id) is not None:
                 await self._on_opened(row)
             del self._opened[task_id]
 
@@ -110,9 +121,9 @@ class BrokenTaskReaper:
         # code may have been called.
         claim = claimed.claim._replace(attempts=None)
         claimed = claimed._replace(claim=claim, draft=is_draft, begun=True)
-        failed = await self._recovery.adopt(claimed, UNSTORED)
         if is_draft:
             self._opened[row.id] = stored.row
+        failed = await self._recovery.adopt(claimed, UNSTORED, raises=True)
         if failed is not None:
             await failed.wait_durable()
         elif (live := self._tasks.live.get(row.id)) is not None:

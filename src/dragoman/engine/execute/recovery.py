@@ -58,12 +58,15 @@ class Recovery:
             noun = "task was" if len(ended) == 1 else "tasks were"
             logger.warning("%d %s %s and failed", len(ended), noun, INTERRUPTED)
 
-    async def adopt(self, claimed: ClaimedTask, why: str = TAKEN_OVER) -> LiveTask | None:
+    async def adopt(self, claimed: ClaimedTask, why: str = TAKEN_OVER, *, raises: bool = False) -> LiveTask | None:
         """Run a claimed task that has no run, or fail it because of `why` and return it.
 
         What had not begun, or may begin again, is run, and its attempts are counted. When this process has no room for
         it, the task is queued instead. One that cannot be read is logged and left as it is. One whose failure the store
         has refused is returned, too.
+
+        Raises:
+            ServerError: with `raises`, the store does not answer: it is to be tried again.
         """
         live: LiveTask | None = None
         try:
@@ -73,6 +76,8 @@ class Recovery:
             if live is not None and live.phase is Phase.REFUSED:
                 return live
             if isinstance(error, ServerError):
+                if raises:
+                    raise
                 # The store does not answer. A comparison of claims with runs finds it again.
                 logger.warning("task %s cannot be recovered now: %s", claimed.stored.row.id, error)
             else:
@@ -99,9 +104,10 @@ class Recovery:
             plan = self._agent.plan(ctx)
             if may_restart(plan):
                 attempts = claimed.claim.attempts
-                if attempts is None:
-                    attempts = 1 if history.attempt is None else history.attempt
-                attempt = 1 + attempts if began else None
+                if attempts is not None:
+                    attempt = 1 + attempts if began else None
+                else:
+                    attempt = 1 + (int(began) if history.attempt is None else history.attempt)
             if not began or attempt is not None:
                 if attempt is None or attempt <= self._settings.attempts:
                     if self._ownership.free_runs > 0:

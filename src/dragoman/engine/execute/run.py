@@ -186,6 +186,8 @@ class Run:
         """Prepare the run and begin it. False when it is over before the agent's code is called."""
         live, plan, runner = self.live, self._plan, self._runner
         if plan.prepare is not None:
+            if not live.durability.is_decided:  # nothing is prepared for a repeat
+                await live.wait_accepted()
             await plan.prepare(ctx)
         if live.phase.has_ended:
             return False

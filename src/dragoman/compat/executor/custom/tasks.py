@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
@@ -179,7 +180,7 @@ class WriteThroughStore(SoleWriter):
         writes = self._writes.get(task_id)
         if writes is None:
             if not self._concerns(write):
-                self._write_below(write, write.done)
+                self._write_below(write, partial(self.report, write))
                 return
             writes = self._writes[task_id] = _TaskWrites()
         writes.queue.append(write)
