@@ -147,9 +147,10 @@ class DedupeKeys:
     def settle(self, key: DedupeKey, task_id: str) -> None:
         """Note that a key is stored. An earlier change with it may have been refused."""
         self._recent.setdefault(key.digest, (key.expires_ms, task_id))
-        self._end_pending(key.digest)
+        self.end_pending(key.digest)
 
-    def _end_pending(self, digest: bytes) -> None:
+    def end_pending(self, digest: bytes) -> None:
+        """Note that a change with this key is on its way no more."""
         self.pending.discard(digest)
         if self._settled and (event := self._settled.pop(digest, None)) is not None:
             event.set()
@@ -157,7 +158,7 @@ class DedupeKeys:
     def take_back(self, digest: bytes) -> None:
         """Forget the key of a change that was refused."""
         self._recent.pop(digest, None)
-        self._end_pending(digest)
+        self.end_pending(digest)
 
     def forget(self, digest: bytes) -> None:
         """Forget a key that is not in the store any more, unless it is on its way there."""
@@ -248,8 +249,10 @@ class SoleWriter:
         key = write.dedupe_key
         if key is not None:
             is_refused = error is not None or (isinstance(write, MailWrite) and not write.outcome.number)
-            if not is_refused or write.opens_draft or (write.draft and write.delete):  # its draft has it
+            if not is_refused:
                 self._keys.settle(key, write.row.id)
+            elif write.opens_draft or (write.draft and write.delete):  # its draft has the key, or was refused before
+                self._keys.end_pending(key.digest)
             else:
                 self._keys.take_back(key.digest)
             if isinstance(error, MessageRepeated):  # the store has it, and the next message with it is a repeat

@@ -252,3 +252,20 @@ async def test_deleting_an_old_task_leaves_the_key_to_the_newer_one(store: Count
     store.write(Write(stored.row, lambda _: None, delete=True))
     await turns()
     assert await store.duplicate_of(key.digest, NOW + WINDOW) == "new"
+
+
+async def test_a_draft_that_is_refused_with_all_that_follows_leaves_its_key_to_the_other_task(
+    store: CountingStore,
+) -> None:
+    key = new_key()
+    begin(store, "first", key)
+    await turns()
+    store._keys = module.DedupeKeys()
+    store.load(key.digest)
+    row = TaskRow(store.next_number(), "second", SCOPE, "context", "1.0", State.SUBMITTED, NOW, 1, NOW)
+    errors: list[BaseException | None] = []
+    store.write(Write(row, errors.append, draft=True, snapshot=b"{}", dedupe_key=key))
+    store.write(Write(row, errors.append, create=True, opens_draft=True, records=(Record(1, b"{}"),), dedupe_key=key))
+    await turns()
+    assert [type(error) for error in errors] == [MessageRepeated] * 2
+    assert await store.duplicate_of(key.digest, NOW) == "first"
