@@ -117,7 +117,7 @@ def wait_for_alerts(prometheus: PrometheusServer, nodes: list[WatchedServer]) ->
     stall = fired()["DragomanLoopStalls"]
     assert (stall["gen_ai_agent_name"], stall["dragoman_skill"]) == ("watched", "stall")
     assert stall["instance"] == nodes[0].target
-    assert prometheus.targets()[nodes[1].target] == "down"
+    until(lambda: prometheus.targets()[nodes[1].target] == "down", "the node that was killed is down")
     until(lambda: any(len(line.values) > 1 for line in prometheus.series(TAKEN)), "takeovers have been counted")
 
 
