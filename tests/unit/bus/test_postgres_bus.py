@@ -145,12 +145,13 @@ async def test_a_lost_connection_comes_back_and_what_was_missed_is_polled_at_onc
             waiting = asyncio.ensure_future(past(watch, 3))
             await asyncio.sleep(0)
             stored["a"] = 4  # whatever happens while there is no connection is not notified
-            admin = await asyncpg.connect(empty_postgres_url)
-            await admin.execute("SELECT pg_terminate_backend($1)", there.bus._connection.get_server_pid())
+            admin, lost = await asyncpg.connect(empty_postgres_url), there.bus._connection
+            await admin.execute("SELECT pg_terminate_backend($1)", lost.get_server_pid())
             await admin.close()
             assert await asyncio.wait_for(waiting, SECONDS) is True
             await until(lambda: there.work)  # there may be tasks to take, too
-            await until(lambda: there.bus.is_connected)
+            # A poll that was due anyway may come before it is noticed that the connection is lost.
+            await until(lambda: there.bus.is_connected and there.bus._connection is not lost)
             here.bus.notify("a", 5)
             assert await asyncio.wait_for(past(watch, 4), SECONDS) is True
 
