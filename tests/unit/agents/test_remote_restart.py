@@ -384,8 +384,10 @@ async def test_after_a_store_that_failed_for_a_while_the_work_behind_is_followed
     failing_store.refuses = lambda write: False
     await engine.clock.advance(1)
     await until_async(lambda: engine.service.running)
-    await engine.send("two", task=task, wait=False)
-    await until_text(engine, task, "one two ")
+    await engine.send("three", task=task, wait=False)
+    async with asyncio.timeout(10):  # "two" may have been passed on before it was refused
+        while not (await engine.get(task)).text.endswith("three "):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
     assert behind.ended == []
 
 
