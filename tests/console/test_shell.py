@@ -44,6 +44,7 @@ async def test_keys_lead_everywhere(visit: Any, studio: ServedConsole):
     await expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
     await press(page, "Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(page.get_by_role("searchbox", name="Filter skills")).to_be_visible()
     await press(page, "/")
     await expect(page.get_by_role("searchbox", name="Filter skills")).to_be_focused()
     await press(page, "Escape", "g", "s")
