@@ -59,14 +59,14 @@ class ContextBusy(OwnershipLost):
 
 
 class MessageRepeated(ServerError):
-    """Another process has accepted the same message within the dedupe window. Nothing was written."""
+    """Another task has accepted the same message within the dedupe window. Nothing was written."""
 
 
 class Ownership(Protocol):
     """Decides which process may write which task. A process owns the tasks it creates and claims all others.
 
     With `shared`, other processes use the same store: every decision is made by the store, and memory serves streams
-    only. Everything below `claim` is meaningful with `shared` only.
+    only. The lease, the listeners and the limit of runs are meaningful with `shared` only.
     """
 
     @property
